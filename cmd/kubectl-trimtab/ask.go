@@ -33,9 +33,9 @@ func newExplain(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain pod/NAME",
 		Short: "Show why the containers of a pod have their values",
-		Long: `Finds the node of a pod and prints what 'trimtab explain' prints there: what the
-containers requested and got, and for each value the hook that decided it, its source,
-and whether it is in force; if it is not, the reason.`,
+		Long: `Finds the node of a pod and prints what 'trimtab explain' prints on that node: what the
+containers requested and got. For each value it shows the hook that decided the value,
+the source of the value, and whether the value is in force or why not.`,
 		Example: "  kubectl trimtab explain pod/db -n shop\n  kubectl trimtab explain pod/db -n shop -c postgres -o yaml",
 		Args:    cli.Arguments(1, "pod/NAME"),
 	}
@@ -63,7 +63,7 @@ and whether it is in force; if it is not, the reason.`,
 	return cmd
 }
 
-// podName returns the name of a pod from pod/NAME or NAME, as kubectl does.
+// podName returns NAME if the argument is NAME, pod/NAME, pods/NAME or po/NAME. kubectl accepts the same forms.
 func podName(s string) (string, error) {
 	kind, name, has := strings.Cut(s, "/")
 	if !has {
@@ -78,32 +78,34 @@ func podName(s string) (string, error) {
 	return "", &usageError{fmt.Errorf("%q is not pod/NAME; give the namespace with -n", s)}
 }
 
-// relay runs the agent's program on a node and prints its output. The error has the exit code of the program.
-func (p *plugin) relay(cmd *cobra.Command, node string, in []byte, args ...string) error {
+// relay runs the agent's program on a node, passes stdin to the program, and prints the program's output. If the
+// program fails, the error contains the program's exit code.
+func (p *plugin) relay(cmd *cobra.Command, node string, stdin []byte, args ...string) error {
 	c, a, err := p.connectToNode(cmd.Context(), node)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), p.timeout)
 	defer cancel()
-	out, err := c.Output(ctx, a, in, args...)
-	if last := args[len(args)-1]; last != "json" && last != "yaml" { // text for people
+	out, err := c.Output(ctx, a, stdin, args...)
+	if last := args[len(args)-1]; last != "json" && last != "yaml" { // the output is text for people
 		out = []byte(cleanLines(string(out)))
 	}
 	if wrong := cli.Write(cmd.OutOrStdout(), out); wrong != nil {
 		return wrong
 	}
-	return versionError(node, a, err)
+	return withNodeName(node, a, err)
 }
 
-// versionError adds the name of the node to an error that has the exit code of the agent's program. For the exit code
-// of a usage error, it also says that the agent may be older than the plugin. It returns other errors unchanged.
-func versionError(node string, a *fleet.Agent, err error) error {
+// withNodeName adds the name of the node to an error that contains the exit code of the agent's program. If this is
+// the exit code of a usage error, the message also says that the agent may be older than the plugin. withNodeName
+// returns errors without an exit code unchanged.
+func withNodeName(node string, a *fleet.Agent, err error) error {
 	switch agentExitCode(err) {
 	case exitOK:
 		return err
 	case exitUsage:
-		return fmt.Errorf("node %s: %w (if the agent is older than this plugin, it may not know the command: "+
+		return fmt.Errorf("node %s: %w (an agent older than this plugin may not know the command; to list the agent's commands: "+
 			"kubectl -n %s exec %s -c %s -- %s --help)", node, err, a.Namespace, a.Pod, fleet.Container, fleet.Program)
 	}
 	return fmt.Errorf("node %s: %w", node, err)
@@ -113,13 +115,14 @@ func newPlan(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -f PODS.yaml [NODE]",
 		Short: "Show where pods would be placed now, on one node or on each node",
-		Long: `Asks agents what they would decide for pods that were created now. With a node, it prints
-what 'trimtab plan' prints there. Without one, it prints a line for each node: the CPUs
-that the pods would get, what would be refused, and how many running containers would get
-other CPUs. Nothing is placed or written.
+		Long: `Asks the agents which CPUs the pods of a file would get now. With NODE, it prints what
+'trimtab plan' prints on that node. Without NODE, it prints a line for each node: the CPUs
+that the pods would get, the pods that the agent would refuse, and the number of running
+containers that would get other CPUs. Nothing is placed or written.
 
 The file has pods, lists of pods, or workloads (one pod of each); - is standard input.
-The exit code is 4 if something would be refused: on the node, or on all nodes.`,
+With NODE, the exit code is 4 if the agent would refuse a pod. Without NODE, it is 4 if
+each agent that answers would refuse at least one of the pods.`,
 		Example: "  kubectl trimtab plan -f pods.yaml\n  kubectl get pod db -o yaml | kubectl trimtab plan -f - worker-1",
 		Args:    cli.Arguments(0, "NODE"),
 	}
@@ -138,42 +141,42 @@ The exit code is 4 if something would be refused: on the node, or on all nodes.`
 	return cmd
 }
 
-// podPlan is the effect of new pods on a node.
-type podPlan struct {
+// nodePlan is a node and the answer of its agent: what new pods or a new configuration would change.
+type nodePlan struct {
 	Node   string      `json:"node"`
 	Plan   *fleet.Plan `json:"outlook,omitempty"`
-	Reason string      `json:"reason,omitempty"` // the error if there is no plan
-	code   int         // the exit code of the error
+	Reason string      `json:"reason,omitempty"` // the error message if Plan is nil
+	code   int         // this plugin's exit code for the error
 }
 
-// planAll asks the agents of all nodes for a plan and prints a line for each node.
+// planAll asks the agents of all nodes for a plan of the pods in text, and prints a line for each node.
 func (p *plugin) planAll(cmd *cobra.Command, text []byte, out *cli.Format) error {
 	c, found, err := p.connectToAll(cmd.Context())
 	if err != nil {
 		return err
 	}
-	all := fleet.ForEachNode(cmd.Context(), found.NodesWithAgent(), p.maxParallel, func(ctx context.Context, n fleet.Node) podPlan {
+	all := fleet.ForEachNode(cmd.Context(), found.NodesWithAgent(), p.maxParallel, func(ctx context.Context, n fleet.Node) nodePlan {
 		ctx, cancel := context.WithTimeout(ctx, p.timeout)
 		defer cancel()
 		o, err := fleet.Ask[fleet.Plan](ctx, c, n.Agent, text, "plan", "-")
 		var exit *fleet.ExitError
 		if err == nil || errors.As(err, &exit) && len(o.Rejected) > 0 {
-			return podPlan{Node: n.Name, Plan: &o}
+			return nodePlan{Node: n.Name, Plan: &o}
 		}
-		return podPlan{Node: n.Name, Reason: err.Error(), code: exitCode(err, true)}
+		return nodePlan{Node: n.Name, Reason: err.Error(), code: exitCode(err, true)}
 	}, showProgress(cmd, len(found.Nodes)))
 	w := cmd.OutOrStdout()
 	if err := out.Print(w, all, func() error {
-		return writeTable(w, "NODE\tPODS GET\tREFUSED\tMOVES\tNOTE", podPlanRows(all))
+		return writeTable(w, "NODE\tPODS GET\tREFUSED\tMOVES\tNOTE", nodePlanRows(all))
 	}); err != nil {
 		return err
 	}
 	return refusalOf(all)
 }
 
-// refusalOf returns nil if at least one node would accept all pods. Otherwise it returns a *refusalError if a node
-// would refuse pods, or else the reason why no node has a plan.
-func refusalOf(all []podPlan) error {
+// refusalOf returns nil if at least one node would accept all pods. Otherwise it returns a *refusalError if at least
+// one node would refuse a pod. If no node has a plan, it returns the error of an agent.
+func refusalOf(all []nodePlan) error {
 	refused, wrong := false, ""
 	for _, x := range all {
 		switch {
@@ -195,8 +198,8 @@ func refusalOf(all []podPlan) error {
 	return &fleet.UnreachableError{Reason: "no agent answered"}
 }
 
-// podPlanRows returns the rows of the table of plans: one for each node.
-func podPlanRows(all []podPlan) [][]string {
+// nodePlanRows returns the rows of the table that 'plan' prints: one for each node.
+func nodePlanRows(all []nodePlan) [][]string {
 	var rows [][]string
 	for _, x := range all {
 		if x.Plan == nil {
@@ -217,7 +220,8 @@ func podPlanRows(all []podPlan) [][]string {
 	return rows
 }
 
-// readLimited reads a file. It refuses files above 4 MiB, because an API server accepts no object above 1.5 MB.
+// readLimited reads an input file. It refuses files above 4 MiB, because an API server accepts only objects up to
+// 1.5 MB.
 func readLimited(in io.Reader) ([]byte, error) {
 	const most = 4 << 20
 	b, err := io.ReadAll(io.LimitReader(in, most+1))

@@ -14,10 +14,10 @@ import (
 // finding is a problem of a node.
 type finding struct {
 	Node  string `json:"node"`
-	Check string `json:"check"`
-	Found string `json:"found"`
-	Why   string `json:"why,omitempty"`
-	Do    string `json:"do,omitempty"`
+	Check string `json:"check"`         // the name of the check that found the problem
+	Found string `json:"found"`         // what the check found
+	Why   string `json:"why,omitempty"` // why the problem matters
+	Do    string `json:"do,omitempty"`  // what the user can do about the problem
 }
 
 func newDoctor(p *plugin) *cobra.Command {
@@ -26,9 +26,9 @@ func newDoctor(p *plugin) *cobra.Command {
 		Short: "Show the problems of all nodes, and what to do about each",
 		Long: `Runs 'trimtab doctor' in the agents' pods and prints the problems, with what to do about
 each. An agent that does not answer, an agent that is not ready and a node without an
-agent are problems too. The pods see only what is mounted in them, so checks of other
-files of the node are left out: run 'trimtab doctor' on the node for those. If an agent is
-a systemd unit, only what the agent itself reports is checked.
+agent are problems too. In a pod, doctor can check only files that are mounted into the
+pod. To check other files of a node, run 'trimtab doctor' on the node. For an agent that
+runs as a systemd unit, doctor checks only the configuration and the agent's own report.
 
 The exit code is 1 if there is a problem.`,
 		Example: "  kubectl trimtab doctor\n  kubectl trimtab doctor worker-1 -o yaml",
@@ -58,15 +58,16 @@ The exit code is 1 if there is a problem.`,
 	return cmd
 }
 
-// The names of two checks. A problem of runtimeCheck does not count if agentCheck is ok: an attached agent has found
-// its runtime, although its pod may not have the CRI socket that doctor needs.
+// The names of two checks of 'trimtab doctor'. If agentCheck is ok, the agent is attached to the runtime. A problem of
+// runtimeCheck then does not count, because the agent's pod may not mount the CRI socket that runtimeCheck needs.
 const (
 	runtimeCheck = "runtime"
 	agentCheck   = "agent"
 )
 
-// countsWithoutAgent reports whether a check counts in a pod without an agent. Only checks of the agent's answer and of
-// its configuration file count, because the pod has its own cgroups, directories and sockets.
+// countsWithoutAgent reports whether a check counts if the agent is a systemd unit. doctor then ran in a pod without an
+// agent. Only checks of the agent's report and of the agent's configuration file count. Other checks see the cgroups,
+// directories and sockets of the pod.
 func countsWithoutAgent(check string) bool {
 	switch check {
 	case agentCheck, "attachment", "configuration", "nri timeouts", "pod specs":

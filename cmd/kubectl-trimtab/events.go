@@ -25,10 +25,10 @@ func newEvents(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [NODE]",
 		Short: "Show what agents decided for each event",
-		Long: `Prints the agents' journals. With a node, it prints what 'trimtab events' prints there.
-Without one, it prints a line for each event of all nodes, sorted by time. With -o json
-each line is one event, with the node's name. With -f it continues with new events until
-interrupted.`,
+		Long: `Prints the agents' journals. With NODE, it prints what 'trimtab events' prints on that
+node. Without NODE, it prints a line for each event of all nodes, sorted by time. With
+-o json each line is one event, with the node's name. With -f it continues with new events
+until the user interrupts it.`,
 		Example: "  kubectl trimtab events worker-1 -f\n  kubectl trimtab events -o json | jq 'select(.problems)'",
 		Args:    cli.Arguments(0, "NODE"),
 	}
@@ -60,7 +60,7 @@ interrupted.`,
 	return cmd
 }
 
-// streamFromAgent runs the agent's program until it ends or the user interrupts it.
+// streamFromAgent runs the agent's program and prints its output, until the program ends or the user interrupts it.
 func (p *plugin) streamFromAgent(cmd *cobra.Command, node string, args []string) error {
 	c, a, err := p.connectToNode(cmd.Context(), node)
 	if err != nil {
@@ -89,12 +89,12 @@ type event struct {
 	Kind      string    `json:"kind"`
 	Pod       string    `json:"pod"`
 	Container string    `json:"container"`
-	Changed   []string  `json:"changed"`
+	Changed   []string  `json:"changed"` // what other containers lost or got
 	Problems  []struct {
 		Key    string `json:"key"`
 		Reason string `json:"reason"`
 	} `json:"problems"`
-	Rejected string `json:"rejected"`
+	Rejected string `json:"rejected"` // why the agent refused the pod or container; "" if it did not
 
 	node string                     // the node of the agent
 	raw  map[string]json.RawMessage // all fields of the event
@@ -104,7 +104,7 @@ type event struct {
 type eventPrinter struct {
 	cluster *fleet.Cluster
 	asJSON  bool
-	args    []string
+	args    []string // the arguments of the agent's program
 
 	mu  sync.Mutex // guards out, because all nodes write at the same time
 	out io.Writer
@@ -117,15 +117,15 @@ func (j *eventPrinter) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, 
 		err    error
 	}
 	all := fleet.ForEachNode(cmd.Context(), nodes, p.maxParallel, func(ctx context.Context, n fleet.Node) (a answer) {
-		take := func(e event) error { a.events = append(a.events, e); return nil }
+		handle := func(e event) error { a.events = append(a.events, e); return nil }
 		if follow {
-			take = j.write
+			handle = j.write
 		} else {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, p.timeout)
 			defer cancel()
 		}
-		a.err = j.read(ctx, n, take)
+		a.err = j.read(ctx, n, handle)
 		return a
 	}, nil)
 	var events []event
@@ -149,8 +149,8 @@ func (j *eventPrinter) print(cmd *cobra.Command, p *plugin, nodes []fleet.Node, 
 	return nil
 }
 
-// read calls take for each event of a node.
-func (j *eventPrinter) read(ctx context.Context, n fleet.Node, take func(event) error) error {
+// read runs the agent's program on a node, and calls handle for each event that the program prints.
+func (j *eventPrinter) read(ctx context.Context, n fleet.Node, handle func(event) error) error {
 	if why := n.WhyUnreachable(); why != "" {
 		return &fleet.UnreachableError{Reason: why}
 	}
@@ -164,9 +164,9 @@ func (j *eventPrinter) read(ctx context.Context, n fleet.Node, take func(event) 
 			exit.Message = strings.TrimSpace(words.String())
 		}
 		ended <- err
-		w.CloseWithError(err) // without an error, the reader sees the end of the file
+		w.CloseWithError(err) // if err is nil, the reader gets io.EOF
 	}()
-	err := decodeEvents(n.Name, r, take)
+	err := decodeEvents(n.Name, r, handle)
 	r.CloseWithError(err)
 	if ran := <-ended; ran != nil {
 		return ran
@@ -174,8 +174,8 @@ func (j *eventPrinter) read(ctx context.Context, n fleet.Node, take func(event) 
 	return err
 }
 
-// decodeEvents calls take for each event that r has as JSON.
-func decodeEvents(node string, r io.Reader, take func(event) error) error {
+// decodeEvents decodes JSON events of a node from r, and calls handle for each event.
+func decodeEvents(node string, r io.Reader, handle func(event) error) error {
 	for in := json.NewDecoder(bufio.NewReader(r)); ; {
 		e := event{node: node}
 		switch err := in.Decode(&e.raw); {
@@ -191,7 +191,7 @@ func decodeEvents(node string, r io.Reader, take func(event) error) error {
 		if err != nil {
 			return fmt.Errorf("read an event: %w", err)
 		}
-		if err := take(e); err != nil {
+		if err := handle(e); err != nil {
 			return err
 		}
 	}

@@ -23,27 +23,29 @@ type nodeRow struct {
 	Attachment string `json:"attachment,omitempty"`
 	Ready      bool   `json:"ready"`
 	Containers int    `json:"containers"`
-	// Problems is the number of requests and values that are not in force.
-	Problems  int       `json:"problems"`
+	// Problems is the number of decided values that are not in force plus the number of refused requests.
+	Problems int `json:"problems"`
+	// ConfigGen is the number of configurations that were in force since the agent's start.
 	ConfigGen uint64    `json:"configGeneration,omitempty"`
 	Started   time.Time `json:"started,omitzero"`
-	// Reason is why the agent was not asked or did not answer.
+	// Reason is why the plugin could not query the agent, or why the agent did not answer.
 	Reason string `json:"reason,omitempty"`
-	// Note is the fault that the agent reports about itself; "" if it reports none.
+	// Note is the fault that the agent reports about itself; "" if it reports no fault.
 	Note string `json:"note,omitempty"`
 
-	unreachable bool
+	unreachable bool // the node has a pod of an agent, but the agent did not answer
 }
 
 func newNodes(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes",
 		Short: "Show all nodes and their agents, one line each",
-		Long: `Asks the agents of all nodes and prints a line for each node: the agent's version, its
-attachment to the runtime, whether its pod is ready, containers, problems (values that
-are not in force and requests that were refused), the generation of its configuration
-and its age. Nodes without an agent, and agents that do not answer, are shown with the
-reason; if an agent does not answer, the exit code is 3.`,
+		Long: `Queries the agents of all nodes and prints a line for each node. The line has the agent's
+version, its attachment to the runtime, whether its pod is ready, and the number of its
+containers. Then come the number of problems (values that are not in force and requests
+that were refused), the number of configurations since the agent's start, and its age.
+For a node without an agent, or with an agent that does not answer, the line has the
+reason. If an agent does not answer, the exit code is 3.`,
 		Example: "  kubectl trimtab nodes\n  kubectl trimtab nodes -o json | jq '.items[] | select(.problems > 0).node'",
 		Args:    cli.Arguments(0),
 	}
@@ -89,9 +91,9 @@ func (p *plugin) nodeRow(ctx context.Context, c *fleet.Cluster, n fleet.Node) no
 		r.Reason, r.unreachable = err.Error(), true
 		return r
 	}
-	r.Version, r.Attachment, r.Containers, r.Problems, r.ConfigGen = s.Version, s.Attachment(), len(s.Containers), s.Violations(), s.ConfigGen
+	r.Version, r.Attachment, r.Containers, r.Problems, r.ConfigGen = s.Version, s.AttachmentStates(), len(s.Containers), s.Violations(), s.ConfigGen
 	r.Ready, r.Note = n.Agent.Ready, s.Fault()
-	// This is the start of the process that answers. An agent that is not a pod has another age than the pod.
+	// s.Started is when the agent's process started. If the agent is a systemd unit, the pod started at another time.
 	if !s.Started.IsZero() {
 		r.Started = s.Started
 	}
@@ -127,8 +129,8 @@ func nodeCells(rows []nodeRow) [][]string {
 	return all
 }
 
-// versionDifferences returns sentences about versions: if the agents' versions differ, and if no agent has the version
-// of this plugin.
+// versionDifferences returns one sentence if the agents' versions differ, and one if no agent has the version of this
+// plugin.
 func versionDifferences(rows []nodeRow) []string {
 	of := map[string]int{}
 	var versions []string
@@ -150,22 +152,23 @@ func versionDifferences(rows []nodeRow) []string {
 		all = append(all, "the agents' versions differ: "+strings.Join(each, ", "))
 	}
 	if own := cli.ThisBuild().Version; len(versions) > 0 && !slices.Contains(versions, own) {
-		all = append(all, fmt.Sprintf("this plugin has version %s and no agent has it: the plugin does not show data that newer agents add", own))
+		all = append(all, fmt.Sprintf("no agent has the version %s of this plugin: the plugin does not show data that newer agents add", own))
 	}
 	return all
 }
 
-// countIf returns the number of elements for which is returns true.
-func countIf[T any](all []T, is func(T) bool) (n int) {
+// countIf returns the number of elements for which the function matches returns true.
+func countIf[T any](all []T, matches func(T) bool) (n int) {
 	for _, x := range all {
-		if is(x) {
+		if matches(x) {
 			n++
 		}
 	}
 	return n
 }
 
-// agentExitCode returns the exit code of the agent's program in an error. It returns 0 if the error has none.
+// agentExitCode returns the exit code of the agent's program that err contains. It returns 0 if err contains no exit
+// code.
 func agentExitCode(err error) int {
 	var exit *fleet.ExitError
 	if errors.As(err, &exit) {

@@ -25,18 +25,18 @@ func writeTable(w io.Writer, head string, rows [][]string) error {
 				r[i] = "-"
 			}
 		}
-		if r[len(r)-1] == "-" { // an empty note needs no dash
+		if r[len(r)-1] == "-" { // an empty cell of the last column needs no dash
 			r[len(r)-1] = ""
 		}
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(r, "\t"), "\t"))
 	}
 	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+		return fmt.Errorf("write the table: %w", err)
 	}
 	return nil
 }
 
-// cleanLines is term.Clean for text with several lines.
+// cleanLines replaces terminal control characters in each line of a text.
 func cleanLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {
@@ -45,7 +45,8 @@ func cleanLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// formatAge formats a time as kubectl formats ages.
+// formatAge formats the time since a start in the form of kubectl's column AGE, such as 5d3h. It returns "" for the
+// zero time.
 func formatAge(since time.Time) string {
 	if since.IsZero() {
 		return ""
@@ -53,14 +54,14 @@ func formatAge(since time.Time) string {
 	return duration.HumanDuration(time.Since(since))
 }
 
-// asTerminal returns the file of a stream, and reports whether it is a terminal.
+// asTerminal returns the stream as a file, and reports whether the stream is a terminal.
 func asTerminal(stream any) (*os.File, bool) {
 	f, isFile := stream.(*os.File)
 	return f, isFile && tty.IsTerminal(int(f.Fd()))
 }
 
 // showProgress returns a function that shows on the terminal how many nodes have answered. It returns nil if standard
-// error is no terminal, or if there are few nodes.
+// error is not a terminal, or if there are fewer than 20 nodes.
 func showProgress(cmd *cobra.Command, nodes int) func(int) {
 	const many = 20
 	w := cmd.ErrOrStderr()
@@ -68,7 +69,7 @@ func showProgress(cmd *cobra.Command, nodes int) func(int) {
 		return nil
 	}
 	return func(done int) {
-		fmt.Fprintf(w, "\rasked %d of %d nodes", done, nodes)
+		fmt.Fprintf(w, "\r%d of %d nodes have answered", done, nodes)
 		if done == nodes {
 			fmt.Fprint(w, "\r\x1b[K")
 		}

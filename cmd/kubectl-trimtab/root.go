@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/fleet"
 )
 
-// The exit codes. They have the same meanings as those of the agent's own commands.
+// The exit codes of the plugin. The program trimtab on a node uses the same exit codes.
 const (
 	exitOK          = 0
 	exitFailure     = 1
@@ -26,13 +26,14 @@ const (
 )
 
 // exitCodes is the text of the help topic exit-codes.
-const exitCodes = `Every subcommand ends with one of these exit codes, which are those of trimtab on a node:
+const exitCodes = `Every subcommand ends with one of these exit codes. The program trimtab on a node has the
+same exit codes:
 
   0  done
-  1  it failed, or the answer is no: an unknown pod, a problem found by doctor, a rollout
-     that stopped
+  1  the command failed or found a problem: an unknown pod, a problem found by doctor, a
+     rollout that stopped, a difference found by 'config diff'
   2  wrong use or bad input: an unknown flag or command, a refused configuration
-  3  the API server or an agent is not reachable, or your role lacks a rule
+  3  the API server or an agent is not reachable, or your RBAC role lacks a rule
   4  'plan' found pods or containers that would be refused`
 
 // streams are the standard streams of the process.
@@ -47,12 +48,12 @@ type usageError struct{ err error }
 func (m *usageError) Error() string { return m.err.Error() }
 func (m *usageError) Unwrap() error { return m.err }
 
-// printedError is the exit code of a command whose error is already printed.
+// printedError is the error of a command that has already printed its result or error message.
 type printedError struct{ code int }
 
 func (q *printedError) Error() string { return fmt.Sprintf("exit code %d", q.code) }
 
-// refusalError is the error of a plan if every node that has a plan would refuse at least one of the pods.
+// refusalError is the error of the command plan if every agent that answered would refuse at least one of the pods.
 type refusalError struct{}
 
 func (*refusalError) Error() string { return "every node would refuse at least one of the pods" }
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	return code
 }
 
-// exitCode returns the exit code for an error.
+// exitCode returns the exit code for an error. If no command has begun, the error is about the command line.
 func exitCode(err error, begun bool) int {
 	var (
 		wrong       *usageError
@@ -104,13 +105,13 @@ func exitCode(err error, begun bool) int {
 	return exitFailure
 }
 
-// plugin has the flags that all commands share: how to reach the cluster and its agents.
+// plugin has the values of the flags that all commands share: how to reach the cluster and its agents.
 type plugin struct {
 	kubeconfig     clientcmd.ClientConfigLoadingRules
 	overrides      clientcmd.ConfigOverrides
 	agentNamespace string
-	timeout        time.Duration
-	maxParallel    int
+	timeout        time.Duration // how long one agent may take to answer
+	maxParallel    int           // how many agents are queried at the same time
 }
 
 // newRoot returns the root command, and a variable that becomes true when a command begins.
@@ -119,12 +120,13 @@ func newRoot() (*cobra.Command, *bool) {
 	p := &plugin{kubeconfig: *clientcmd.NewDefaultClientConfigLoadingRules()}
 	root := &cobra.Command{
 		Use:   "kubectl-trimtab",
-		Short: "Ask the Trimtab agents of a cluster, and roll configurations out to them",
-		Long: `Asks the Trimtab agents of all nodes or of one, and rolls out configurations node by
-node. It finds the agents' pods through the API server and runs their own program in
-them (pods/exec), so agents need no open port.
+		Short: "Query the Trimtab agents of a cluster, and roll out configurations to them",
+		Long: `Queries the Trimtab agents of one node or of all nodes, and rolls out configurations node
+by node. It finds the agents' pods through the API server, and runs the program trimtab in
+these pods (pods/exec). So agents need no open port.
 
-Anywhere on PATH, it is 'kubectl trimtab'. It reads the same kubeconfig files.`,
+If kubectl-trimtab is in a directory of PATH, 'kubectl trimtab' runs it. It reads the same
+kubeconfig files as kubectl.`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl trimtab"},
 		Args:              cli.Arguments(0),
 		RunE:              showHelp,
@@ -147,10 +149,11 @@ func (p *plugin) addFlags(flags *pflag.FlagSet) {
 	clientcmd.BindOverrideFlags(&p.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&p.agentNamespace, "agent-namespace", "", "namespace of the agents' pods (default: found by label in all namespaces)")
 	flags.DurationVar(&p.timeout, "timeout", 20*time.Second, "how long one agent may take to answer")
-	flags.IntVar(&p.maxParallel, "parallel", 20, "how many agents are asked at the same time")
+	flags.IntVar(&p.maxParallel, "parallel", 20, "how many agents are queried at the same time")
 }
 
-// connect reads the kubeconfig. namespace is the value of -n, or else the namespace of the kubeconfig's context.
+// connect reads the kubeconfig and returns a client of the cluster. It also returns a namespace: the value of -n, or
+// else the namespace of the kubeconfig's context.
 func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
 	if p.maxParallel < 1 || p.timeout <= 0 {
 		return nil, "", &usageError{errors.New("--parallel and --timeout must be above zero")}
@@ -158,7 +161,7 @@ func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
 	file := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(&p.kubeconfig, &p.overrides)
 	conf, err := file.ClientConfig()
 	if err != nil {
-		return nil, "", &usageError{fmt.Errorf("read the kubeconfig: %w; name one with --kubeconfig or $KUBECONFIG", err)}
+		return nil, "", &usageError{fmt.Errorf("read the kubeconfig: %w; choose a file with --kubeconfig or $KUBECONFIG", err)}
 	}
 	conf.UserAgent = "kubectl-trimtab/" + cli.ThisBuild().Version
 	if namespace, _, err = file.Namespace(); err != nil {
@@ -168,7 +171,7 @@ func (p *plugin) connect() (c *fleet.Cluster, namespace string, err error) {
 	return c, namespace, err
 }
 
-// connectToAll connects to the cluster and finds the nodes.
+// connectToAll connects to the cluster and finds all nodes and their agents.
 func (p *plugin) connectToAll(ctx context.Context) (*fleet.Cluster, fleet.FindResult, error) {
 	c, _, err := p.connect()
 	if err != nil {

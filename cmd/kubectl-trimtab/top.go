@@ -19,9 +19,10 @@ import (
 func newTop(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top NODE",
-		Short: "Watch a node: the load of each CPU, its owner, and waiting work",
-		Long: `Runs 'trimtab top' in the agent's pod, on this terminal: q ends, space pauses, s sorts by
-name or by use. Without a terminal, or with --once, it prints one picture.`,
+		Short: "Watch a node: the load of each CPU, the pod that owns the CPU, and tasks that wait",
+		Long: `Runs 'trimtab top' in the agent's pod and shows its screen on this terminal. Keys: q ends,
+space pauses, s sorts by name or by use. Without a terminal, or with --once, it prints one
+picture and ends.`,
 		Example: "  kubectl trimtab top worker-1\n  kubectl trimtab top worker-1 --once",
 		Args:    cli.Arguments(1, "NODE"),
 	}
@@ -39,7 +40,7 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 			return err
 		}
 		return onTerminal(cmd.Context(), in, out, func(sizes remotecommand.TerminalSizeQueue) error {
-			screen := term.NewScreen(out) // the output of a node is not trusted
+			screen := term.NewScreen(out) // removes control sequences, because the output of a node is not trusted
 			err := c.Run(cmd.Context(), a, ask, fleet.Streams{In: in, Out: screen, Sizes: sizes})
 			return errors.Join(err, screen.Close())
 		})
@@ -47,8 +48,8 @@ name or by use. Without a terminal, or with --once, it prints one picture.`,
 	return cmd
 }
 
-// onTerminal runs f while the terminal is in raw mode, in which it passes each key on at once. It then restores the
-// terminal.
+// onTerminal runs f while the terminal is in raw mode, so that the agent's program gets each key at once. It then
+// restores the terminal.
 func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.TerminalSizeQueue) error) error {
 	before, err := tty.MakeRaw(int(in.Fd()))
 	if err != nil {
@@ -68,10 +69,10 @@ func onTerminal(ctx context.Context, in, out *os.File, f func(remotecommand.Term
 
 // terminalSizes is a TerminalSizeQueue: it returns the size of a terminal at the start and after each change.
 type terminalSizes struct {
-	ctx     context.Context //nolint:containedctx // Next has no parameter for it
+	ctx     context.Context //nolint:containedctx // Next has no context parameter
 	out     *os.File
 	resized chan os.Signal
-	started bool // Next has returned the first size
+	started bool // Next was called before
 }
 
 // Next waits for a change of the terminal's size and returns the new size. The first call does not wait. Next returns

@@ -9,8 +9,8 @@ import (
 func newVersion(*plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Print what this program was built from",
-		Long:    "Prints version and commit of the plugin. 'kubectl trimtab nodes' prints those of the agents.",
+		Short:   "Print the version and the commit of this plugin",
+		Long:    "Prints the version and the commit of the plugin. 'kubectl trimtab nodes' prints the versions of the agents.",
 		Example: "  kubectl trimtab version\n  kubectl trimtab version -o json",
 		Args:    cli.Arguments(0),
 	}

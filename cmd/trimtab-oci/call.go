@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// commandLine has the parts of an OCI runtime's command line that the wrapper needs. It follows runc 1.5 and crun 1.20.
+// commandLine has the parts of an OCI runtime's command line that trimtab-oci needs. parseCommandLine knows the options
+// of runc 1.5 and crun 1.20.
 type commandLine struct {
 	command            string // create, run, start, ...
 	id                 string // id of the container, for create and run
-	bundle             string
-	logFile, logFormat string
+	bundle             string // directory of the bundle
+	logFile, logFormat string // values of the options --log and --log-format
 }
 
 // createsContainer reports whether the command creates a container from a bundle.
 func (c commandLine) createsContainer() bool { return c.command == "create" || c.command == "run" }
 
-// optionsWithValue are the options whose value may be the next argument.
+// optionsWithValue are the options that have a value. The value is the next argument or follows "=".
 var optionsWithValue = []string{
 	"root", "log", "log-format", "log-level", "criu", "rootless", "cgroup-manager", // options of all commands
 	"bundle", "b", "console-socket", "pidfd-socket", "pid-file", "preserve-fds", "config", "f", // options of create and run
@@ -31,7 +32,7 @@ func parseCommandLine(args []string) commandLine {
 		case !isOption && c.command == "":
 			c.command = args[i]
 		case !isOption:
-			c.id = args[i] // the id is the last argument
+			c.id = args[i] // the id is the last argument of the command line
 		case !joined && slices.Contains(optionsWithValue, name) && i+1 < len(args):
 			i++
 			value = args[i]
@@ -43,8 +44,9 @@ func parseCommandLine(args []string) commandLine {
 	return c
 }
 
-// parseOption splits an option of the form -name, --name or --name=value. joined means that arg includes the value.
-func parseOption(arg string) (name, value string, is, joined bool) {
+// parseOption splits an argument of the form -name, --name or --name=value. isOption is false if arg has another form.
+// joined is true if arg includes the value.
+func parseOption(arg string) (name, value string, isOption, joined bool) {
 	name = strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
 	if name == arg || name == "" {
 		return "", "", false, false

@@ -1,7 +1,6 @@
-// Command trimtab-oci runs in front of an OCI runtime such as runc. When a container is created, it applies
-// the agent's decision to the bundle's config.json. The decision has the values for which the CRI has no
-// field. Then it executes the real runtime. It needs no running agent, holds no state and decides nothing.
-// See docs/oci-wrapper.md.
+// Command trimtab-oci runs in front of an OCI runtime such as runc. When a container is created, it applies the agent's
+// decision to the bundle's config.json. The decision has the values for which the CRI has no field. Then trimtab-oci
+// executes the real runtime. It needs no running agent, holds no state and decides nothing. See docs/oci-wrapper.md.
 package main
 
 import (
@@ -26,11 +25,11 @@ func main() {
 	}
 }
 
-// wrapper is one run of the program.
+// wrapper is one run of trimtab-oci.
 type wrapper struct {
-	args []string
-	err  io.Writer
-	exec func(path string, args, env []string) error // replaces the process; it returns only if it fails
+	args []string                                    // the arguments of the command line, without the program name
+	err  io.Writer                                   // receives the error messages
+	exec func(path string, args, env []string) error // replaces the process by the program at path; returns only after an error
 }
 
 // run edits the bundle if the call creates a container, and then executes the real runtime.
@@ -38,7 +37,7 @@ func (w *wrapper) run(settingsFile string) error {
 	c := parseCommandLine(w.args)
 	s, err := readSettings(settingsFile)
 	if err != nil && c.createsContainer() {
-		return err // the settings may require that a container does not start without its decision
+		return err // possibly the unreadable settings have onError: fail, so create no container
 	}
 	runtime, err := findRuntime(s.Runtime)
 	if err != nil {
@@ -58,7 +57,7 @@ func (w *wrapper) run(settingsFile string) error {
 	return nil
 }
 
-// applyDecision applies the decision about a container, if there is one.
+// applyDecision applies the agent's decision about a container to the bundle, if there is a decision.
 func applyDecision(decisions string, c commandLine) error {
 	d, err := ociedit.ReadDecision(decisions, c.id)
 	switch {
@@ -67,7 +66,7 @@ func applyDecision(decisions string, c commandLine) error {
 	case err == nil:
 		err = ociedit.EditBundle(c.bundle, &d)
 	}
-	_ = ociedit.WriteResult(decisions, c.id, err) // if this fails, the agent reports that the decision has no result
+	_ = ociedit.WriteResult(decisions, c.id, err) // if WriteResult fails, the agent reports that the decision has no result
 	return err
 }
 
@@ -82,13 +81,13 @@ func findRuntime(name string) (string, error) {
 		return "", fmt.Errorf("find the OCI runtime: %w", err)
 	}
 	if ours, err := os.Stat("/proc/self/exe"); err == nil && os.SameFile(ours, theirs) {
-		return "", fmt.Errorf("the OCI runtime %s is trimtab-oci itself: set runtime in its settings to the real OCI runtime", path)
+		return "", fmt.Errorf("the OCI runtime %s is trimtab-oci itself: set runtime in the settings of trimtab-oci to the real OCI runtime", path)
 	}
 	return filepath.Abs(path)
 }
 
-// reportError prints an error. It also appends the error to the file in option --log, from which the caller reads the
-// errors of an OCI runtime.
+// reportError prints an error. It also appends the error to the log file of the option --log, from which the caller
+// (containerd or CRI-O) reads the errors of an OCI runtime.
 func (w *wrapper) reportError(level string, err error) {
 	fmt.Fprintln(w.err, "trimtab-oci:", err)
 	c := parseCommandLine(w.args)

@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// settingsVariable is the environment variable with the path of another settings file.
+	// settingsVariable is the environment variable with the path of a settings file that replaces the default one.
 	settingsVariable = "TRIMTAB_OCI_SETTINGS"
-	// defaultSettingsFile is the default settings file. It need not exist.
+	// defaultSettingsFile is the default settings file. The file need not exist.
 	defaultSettingsFile = "/etc/trimtab/oci.json"
 
+	// The values of settings.OnError.
 	onErrorIgnore = "ignore"
 	onErrorFail   = "fail"
 )
@@ -34,10 +35,10 @@ type settings struct {
 	OnError string `json:"onError"`
 }
 
-// readSettings reads the settings file named, or the default file if named is "". With an error it returns the default
-// settings.
-func readSettings(named string) (settings, error) {
-	s, err := parseSettings(cmp.Or(named, defaultSettingsFile), named != "")
+// readSettings reads the settings file at a path, or the default file if the path is "". Together with an error it
+// returns the default settings.
+func readSettings(path string) (settings, error) {
+	s, err := parseSettings(cmp.Or(path, defaultSettingsFile), path != "")
 	if err != nil {
 		s = settings{}
 	}
@@ -45,11 +46,11 @@ func readSettings(named string) (settings, error) {
 	return s, err
 }
 
-// parseSettings reads a settings file. must means that a missing file is an error.
-func parseSettings(file string, must bool) (s settings, err error) {
+// parseSettings reads a settings file. A missing file is an error only if mustExist is true.
+func parseSettings(file string, mustExist bool) (s settings, err error) {
 	text, err := os.ReadFile(file)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && !must:
+	case errors.Is(err, fs.ErrNotExist) && !mustExist:
 		return s, nil
 	case err != nil:
 		return s, fmt.Errorf("read the settings: %w", err)
@@ -65,7 +66,7 @@ func parseSettings(file string, must bool) (s settings, err error) {
 	return s, nil
 }
 
-// jsonQuoted returns a text as a JSON string.
+// jsonQuoted returns a text as a quoted JSON string.
 func jsonQuoted(text string) string {
 	b, _ := json.Marshal(text) // a string can always be encoded
 	return string(b)

@@ -25,21 +25,23 @@ agent's files and annotations. It shows what would change if Trimtab took over n
 for each container, with the CPUs in its cpuset, the CPUs that it would get, KEEP or MOVE,
 and why. Nothing changes.
 
-It asks a running agent with mode: observe, which has the list of the runtime. A row of
-a file counts only if the kernel's cpuset of that container agrees.
+The command needs a running Trimtab agent with mode: observe, which knows the runtime's
+containers. CPUs in a file of the other agent count only if the container's cpuset in the
+kernel has the same CPUs.
 
-With --apply the agent takes over when it starts the next time with mode: enforce. The
-containers that run then keep their CPUs if they may; the agent decides again for all
-others, and reports that in 'trimtab explain' and the log. Stop the other agent before
-that start. Without a running agent, --apply shows only what was read.
+With --apply, Trimtab takes over at its next start with mode: enforce. Stop the other
+agent before that start. Running containers then keep their CPUs if the configuration
+allows it. Trimtab decides anew for all other containers, and reports this in 'trimtab
+explain' and in the log. With --apply and without a running Trimtab agent, the command
+shows only how many containers it read.
 
-The exit code is 4 if a container would move.`,
+The exit code is 4 if a container would get other CPUs or memory nodes.`,
 		Example: "  trimtab adopt --from kubelet\n  trimtab adopt --from kubelet -o json | jq '.containers[] | select(.keeps | not)'\n  trimtab adopt --from kubelet --apply",
 		Args:    cli.Arguments(0),
 	}
 	from := cmd.Flags().String("from", "", "the `agent` to take over from: "+strings.Join(adopt.SystemNames(), ", "))
 	root := cmd.Flags().String("root", "/", "the `directory` where the host's files are")
-	apply := cmd.Flags().Bool("apply", false, "make the next start of the agent take over")
+	apply := cmd.Flags().Bool("apply", false, "let Trimtab take over when it starts the next time")
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "table", "json", "yaml")
 	connect := cmd.PreRunE
@@ -73,7 +75,8 @@ The exit code is 4 if a container would move.`,
 	return cmd
 }
 
-// printAdoption prints which containers would keep their CPUs. It returns a *movesError if containers would move.
+// printAdoption prints, for each container, whether it would keep its CPUs if Trimtab took over from the other agent
+// now. It returns a *movesError if a container would get other CPUs or memory nodes.
 func printAdoption(cmd *cobra.Command, out *cli.Format, plan api.Adoption) error {
 	w := cmd.OutOrStdout()
 	if err := out.PrintAs(w, "Adoption", plan, func() error { return status.RenderAdoption(w, plan) }); err != nil {
@@ -85,7 +88,9 @@ func printAdoption(cmd *cobra.Command, out *cli.Format, plan api.Adoption) error
 	return nil
 }
 
-// planAdoption asks the agent which containers would keep their CPUs. With apply, it is no error if no agent runs.
+// planAdoption asks the running Trimtab agent which containers would keep their CPUs if Trimtab took over from the
+// other agent. The parameter found has what the other agent assigned to containers. If no Trimtab agent runs,
+// planAdoption returns an error, except if apply is set: then it returns only the number of containers in found.
 func planAdoption(ctx context.Context, socket string, found lifecycle.FormerAgent, apply bool) (plan api.Adoption, err error) {
 	err = withClient(ctx, socket, func(c *status.Client) error {
 		plan, err = c.PlanAdoption(ctx, found)
@@ -95,12 +100,13 @@ func planAdoption(ctx context.Context, socket string, found lifecycle.FormerAgen
 	case alone && apply:
 		return api.Adoption{From: found.System, ContainersRead: len(found.Containers)}, nil
 	case alone:
-		return plan, fmt.Errorf("%w; only a running agent with mode: observe can say what it would decide", err)
+		return plan, fmt.Errorf("%w; only a running Trimtab agent with mode: observe can say which containers would keep their CPUs", err)
 	}
 	return plan, asUsageError(err)
 }
 
-// saveAdoption stores what the other agent has assigned. The agent takes it over at its next start.
+// saveAdoption stores found, the CPUs that the other agent has assigned to containers. At its next start, Trimtab takes
+// over these containers with their CPUs.
 func saveAdoption(cmd *cobra.Command, found lifecycle.FormerAgent) error {
 	file, err := cmd.Flags().GetString("config")
 	if err != nil {

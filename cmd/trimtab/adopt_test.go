@@ -25,7 +25,7 @@ func TestAdoptAlone(t *testing.T) {
 		code = run(t.Context(), invocation{name: "trimtab", args: args, in: strings.NewReader(""), out: &o, err: &e})
 		return code, o.String(), e.String()
 	}
-	if code, _, errs := call(); code != exitUnreachable || !strings.Contains(errs, "only a running agent with mode: observe") {
+	if code, _, errs := call(); code != exitUnreachable || !strings.Contains(errs, "only a running Trimtab agent with mode: observe") {
 		t.Errorf("without an agent: exit code %d, %q", code, errs)
 	}
 	code, out, errs := call("--apply")

@@ -21,7 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim"
 )
 
-// agentFlags are the flags of the agent. A flag overrides the key of the configuration file.
+// agentFlags are the flags of the agent. A flag that is set overrides its key in the configuration file.
 type agentFlags struct {
 	config, attach, nriSocket, nriIndex, httpAddress, logLevel, logFormat string
 	proxy                                                                 proxyFlags
@@ -32,18 +32,18 @@ func newAgent() *cobra.Command {
 		Use:   "agent",
 		Short: "Run the agent on this node",
 		Long: `Attaches to the container runtime as the key attach says: over NRI, as a proxy of the
-CRI, beside the runtime, or as a hook server of a runtime proxy. Until the agent ends,
-it decides the values of containers and keeps them in force. Afterwards the containers
-keep their values.
+CRI, by watching the runtime and its cgroups (bypass), or as a hook server of a runtime
+proxy. Until the agent ends, it decides the values of containers and keeps them in force.
+Afterwards the containers keep their values.
 
 The agent watches the configuration file. It applies a valid change at once, to
 running pods and new ones. It refuses and reports an invalid change, and the previous
-configuration stays in force. SIGHUP makes it read the file at once. Flags override the
-file; they are read only at the start.
+configuration stays in force. SIGHUP makes the agent read the file at once. Flags override
+the file. The agent reads them only at the start.
 
 A runtime may also start this program itself, as a pre-installed NRI plugin: put
 it into the runtime's plugin directory as NN-trimtab, where NN are two digits that
-order plugins. With this name, or started like this, it needs no subcommand.`,
+order plugins. A program with this name, or started by the runtime, needs no subcommand.`,
 		Example: `  trimtab agent
   trimtab agent --config /etc/trimtab/config.yaml --log-level debug`,
 		Args: cli.Arguments(0),
@@ -65,7 +65,7 @@ order plugins. With this name, or started like this, it needs no subcommand.`,
 	return cmd
 }
 
-// valuesOf returns the valid values of a configuration key.
+// valuesOf returns the values that a configuration key accepts. The parameter path names the key, such as "log.level".
 func valuesOf(path string) []string {
 	for _, k := range config.Keys() {
 		if k.Path == path {
@@ -75,7 +75,8 @@ func valuesOf(path string) []string {
 	return nil
 }
 
-// apply sets the keys of c to the flags that are set, and validates c.
+// apply copies the value of each flag that the user gave to the configuration key in c that belongs to the flag. It
+// then validates c.
 func (f agentFlags) apply(c *config.Config) error {
 	for _, o := range []struct {
 		flag string
@@ -132,7 +133,7 @@ func runAgent(ctx context.Context, f agentFlags, stderr io.Writer) error {
 		Reload:    reload,
 		Listeners: handed,
 		Config:    c, ConfigFile: file, Version: b.Version, Commit: b.Commit, Log: log, LogLevel: level, SetLogFormat: format.set,
-		Override: func(c *config.Config) { _ = f.apply(c) }, // validated with the rest of the file
+		Override: func(c *config.Config) { _ = f.apply(c) }, // the agent validates the result again, so this error is not needed
 	})
 	if err != nil {
 		return fmt.Errorf("start the agent: %w", err)

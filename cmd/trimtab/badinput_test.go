@@ -93,11 +93,11 @@ var badInputs = []struct {
 	{"version x", exitUsage, `got "x"`, "trimtab version --help"},
 
 	// Sockets.
-	{"status --socket none.sock", exitUnreachable, "check that the agent runs", "--socket names another"},
-	{"explain a/b --socket none.sock", exitUnreachable, "check that the agent runs", "--socket names another"},
+	{"status --socket none.sock", exitUnreachable, "check that the agent runs", "--socket sets another path"},
+	{"explain a/b --socket none.sock", exitUnreachable, "check that the agent runs", "--socket sets another path"},
 	{"status --socket nosocket", exitUnreachable, "nosocket is not a socket", "--socket needs"},
 	{"status --socket .", exitUnreachable, ". is not a socket", "--socket needs"},
-	{"plan pod.yaml --socket none.sock", exitUnreachable, "check that the agent runs", "--socket names another"},
+	{"plan pod.yaml --socket none.sock", exitUnreachable, "check that the agent runs", "--socket sets another path"},
 	{"plan pod.yaml --node 2c --socket x", exitUsage, "--node and --socket exclude each other", "no running agent"},
 	{"diff --nri-socket none.sock", exitFailure, "no NRI socket at none.sock", "trimtab doctor"},
 
@@ -142,7 +142,7 @@ var badInputs = []struct {
 	{"plan pod.yaml --node 2c --config key.yaml", exitUsage, "key.yaml:3: polls: unknown key", "trimtab config check key.yaml"},
 	{"plan pod.yaml --node 2c --config tab.yaml", exitUsage, "tab.yaml:2", "trimtab config check tab.yaml"},
 	{"plan pod.yaml --node s-steps.yaml --config key.yaml", exitUsage, "--config needs --node with CPUs", "a scenario has its own configuration"},
-	{"plan p-kind.yaml --node 2c", exitUsage, "it has no kind", "neither a pod, a workload nor a list"},
+	{"plan p-kind.yaml --node 2c", exitUsage, "the object has no kind", "must be a pod, a workload or a list"},
 	{"plan p-none.yaml --node 2c", exitUsage, "only 1 Service", "name a file with a pod"},
 	{"plan p-type.yaml --node 2c", exitUsage, "containers:", "want a list, got a text"},
 	{"plan p-amount.yaml --node 2c", exitUsage, `"lots"`, "is not a quantity"},

@@ -18,10 +18,11 @@ import (
 func newCapture() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture [FILE.tar.gz]",
-		Short: "Save the files that describe this node's CPUs and memory, to try Trimtab on it elsewhere",
+		Short: "Save the files that describe this node's CPUs and memory, to simulate the node elsewhere",
 		Long: `Packs the files of /sys and /proc that say what the machine is: CPUs, cores, caches, NUMA
 nodes, memory, huge pages, and the NUMA nodes of PCI devices. 'plan --node', 'sim serve
---agent' and 'sim run --node' take the archive as the described node; - is standard output.
+--agent' and 'sim run --node' simulate the node of an archive. The file name - means
+standard output.
 
 The archive has no names of hosts, users or pods, no serial numbers and no network
 addresses: it has only files of a fixed list. No agent is needed.`,
@@ -46,13 +47,13 @@ addresses: it has only files of a fixed list. No agent is needed.`,
 		if err := errors.Join(err, f.Close()); err != nil {
 			return errors.Join(err, os.Remove(file))
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d files\n", file, n)
+		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: it has %d files of this node\n", file, n)
 		return nil
 	}
 	return cmd
 }
 
-// isArchive reports whether a file begins like an archive of 'trimtab capture', which is a gzip file.
+// isArchive reports whether a file is a gzip file, as the archives of 'trimtab capture' are.
 func isArchive(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {
@@ -64,7 +65,7 @@ func isArchive(file string) bool {
 	return err == nil && captured.IsArchive(head)
 }
 
-// capturedNode returns the node of an archive; nil if the file is not an archive.
+// capturedNode returns the node in an archive of 'trimtab capture'; nil if the file is not an archive.
 func capturedNode(file string) (*captured.Node, error) {
 	if !isArchive(file) {
 		return nil, nil //nolint:nilnil // no archive is no error
@@ -81,7 +82,7 @@ func capturedNode(file string) (*captured.Node, error) {
 	return n, nil
 }
 
-// serveCapturedNode runs an agent on the node of an archive until ctx ends. The node has no pods.
+// serveCapturedNode runs an agent on the simulated node of an archive until ctx ends. This node has no pods.
 func serveCapturedNode(ctx context.Context, file string, out io.Writer, to serveFlags) error {
 	from, err := capturedNode(file)
 	if err != nil {

@@ -38,10 +38,10 @@ func completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cob
 		namespace, _, _ := strings.Cut(p, "/")
 		namespaces = append(namespaces, namespace)
 	}
-	return slices.Compact(namespaces), cobra.ShellCompDirectiveNoFileComp // the pods are sorted
+	return slices.Compact(namespaces), cobra.ShellCompDirectiveNoFileComp // the pods are sorted, so equal namespaces are neighbours
 }
 
-// knownPods asks the agent for its pods, as NAMESPACE/POD, sorted. It returns none if no agent answers in time.
+// knownPods asks the agent for its pods, as NAMESPACE/POD, sorted. It returns nil if no agent answers within a second.
 func knownPods(cmd *cobra.Command) (pods []string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
 	defer cancel()
@@ -57,7 +57,7 @@ func knownPods(cmd *cobra.Command) (pods []string) {
 	return pods
 }
 
-// completeValues adds completion for the values of a command's flags.
+// completeValues adds completion for the flags of a command. values has the valid values of each flag.
 func completeValues(cmd *cobra.Command, values map[string][]string) {
 	for flag, choices := range values {
 		// This fails only if the flag does not exist or already has a completion.

@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// configFile is the configuration file if neither a flag nor the environment names another file.
+// configFile is the path of the configuration file if neither the flag --config nor $TRIMTAB_CONFIG names a file.
 const configFile = "/etc/trimtab/config.yaml"
 
 func newConfig() *cobra.Command {
@@ -34,12 +34,12 @@ func newConfigPrint() *cobra.Command {
 		Long: `Prints the configuration that a file gives: its values, and the defaults for all
 other keys. Without a file it prints the defaults, to start a file of your own.
 
-Each further file has priority over the files before it: sections merge key by key, a list
-or a single value replaces what was there.
+Each further file has priority over the files before it: sections merge key by key, and a
+list or a single value replaces the earlier value.
 
-With --sources it names for each key what set it: the default, a file, a ConfigMap,
-a flag. Without a file it asks the running agent, which is the configuration in
-force.`,
+With --sources it shows for each key what set it: the default, a file, a ConfigMap or a
+flag. With --sources and without a file, it shows the configuration of the running
+agent.`,
 		Example: `  trimtab config print > config.yaml
   trimtab config print -o json /etc/trimtab/config.yaml
   trimtab config print --sources
@@ -48,7 +48,7 @@ force.`,
 	socket := addSocket(cmd)
 	out := cli.AddFormat(cmd, "yaml", "json")
 	var sources bool
-	cmd.Flags().BoolVar(&sources, "sources", false, "show what set each key; without a file, of the running agent")
+	cmd.Flags().BoolVar(&sources, "sources", false, "show what set each key; without FILE, for the configuration of the running agent")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if sources && len(args) == 0 {
 			return withClient(cmd.Context(), *socket, func(c *status.Client) error {
@@ -69,7 +69,7 @@ force.`,
 				all.Keys = append(all.Keys, api.Setting{Key: key, Value: value, Source: source})
 			})
 			return printSources(cmd, out, all)
-		case out.String() == "yaml": // in the order of the docs
+		case out.String() == "yaml": // print the keys in the order of docs/config.md
 			return cli.Write(cmd.OutOrStdout(), append([]byte(modeline), config.Print(c)...))
 		}
 		return out.Print(cmd.OutOrStdout(), c, nil)
@@ -118,11 +118,11 @@ func newConfigSchema() *cobra.Command {
 	}
 }
 
-// loadConfig reads the agent's configuration file: the file named, or the file in the environment variable, or the
-// default file. Only the default file may be missing: loadConfig then returns the default configuration, and used is
-// "".
-func loadConfig(named string) (c config.Config, used string, err error) {
-	file, must := named, named != ""
+// loadConfig reads the agent's configuration: the file in the flag --config, or else the file in $TRIMTAB_CONFIG, or
+// else the default file. It also returns the path of this file. Only the default file may be missing: loadConfig then
+// returns the default configuration and the path "".
+func loadConfig(flag string) (c config.Config, path string, err error) {
+	file, must := flag, flag != ""
 	if !must {
 		file, must = defaultConfigFile()
 	}

@@ -25,17 +25,17 @@ func newConfigCheck() *cobra.Command {
 		Use:   "check FILE...",
 		Short: "Check configuration files",
 		Long: `Reads configuration files as the agent would and names every problem with file,
-line and key. The exit code is 2 if there is one. Keys that have no effect beside the
-other keys of the file are warnings.
+line and key. The exit code is 2 if there is a problem. The command warns about keys with
+a former name, and about keys that have no effect because of other keys in the file.
 
-With --node it also checks that the CPUs and NUMA nodes that a file names exist there:
+With --node it also checks that the CPUs and NUMA nodes in a file exist on that node:
 --node host is the machine on which the command runs.`,
 		Example: `  trimtab config check /etc/trimtab/config.yaml
   trimtab config check --node host /etc/trimtab/config.yaml
   trimtab config check --node "2s x 8c x 2t" pools.yaml`,
 		Args: cli.Arguments(1, "FILE..."),
 	}
-	node := cmd.Flags().String("node", "", "also check for a `node`: host, CPUs as \"2s x 4n x 8c x 2t\", a scenario, or an archive of 'capture'")
+	node := cmd.Flags().String("node", "", "also check for a `node`: host, CPUs (\"2s x 4n x 8c\"), a scenario file, or a file of 'trimtab capture'")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var machine *topology.Machine
 		if *node != "" {
@@ -44,7 +44,7 @@ With --node it also checks that the CPUs and NUMA nodes that a file names exist 
 				return &usageError{fmt.Errorf("--node %s: %w", *node, err)}
 			}
 		}
-		check := func(c config.Config) (then string, wrong []error) { return checkNode(c, machine, *node == thisHost) }
+		check := func(c config.Config) (effect string, wrong []error) { return checkNode(c, machine, *node == thisHost) }
 		var wrong error
 		for _, file := range args {
 			if err := checkConfig(file, check, cmd.ErrOrStderr()); err != nil {
@@ -61,9 +61,10 @@ With --node it also checks that the CPUs and NUMA nodes that a file names exist 
 	return cmd
 }
 
-// checkConfig checks one file, and writes remarks that are not errors. onNode checks the configuration against a node:
-// it returns errors for what the node lacks, and what an agent would then do.
-func checkConfig(file string, onNode func(config.Config) (then string, wrong []error), remarks io.Writer) error {
+// checkConfig checks one configuration file, and writes warnings to the parameter warnings. It calls compareWithNode to
+// compare the configuration with a node. This function returns one error for each problem that it finds. Its result
+// effect is a text for the user: whether an agent would start with these problems, and what to change.
+func checkConfig(file string, compareWithNode func(config.Config) (effect string, wrong []error), warnings io.Writer) error {
 	text, err := config.Read(file)
 	if err != nil {
 		return err
@@ -72,34 +73,36 @@ func checkConfig(file string, onNode func(config.Config) (then string, wrong []e
 	if err != nil {
 		return err
 	}
-	if then, wrong := onNode(c); len(wrong) > 0 {
+	if effect, wrong := compareWithNode(c); len(wrong) > 0 {
 		missing := &config.Error{}
 		for _, err := range wrong {
 			p := config.ProblemOf(file, text, err)
-			p.What += "; " + then
+			p.What += "; " + effect
 			missing.Problems = append(missing.Problems, p)
 		}
 		return missing
 	}
 	for _, p := range config.Remarks(file, text) {
-		fmt.Fprintf(remarks, "warning: %s\n", p)
+		fmt.Fprintf(warnings, "warning: %s\n", p)
 	}
 	return nil
 }
 
-// checkNode returns errors for what a machine lacks for a configuration, and what an agent would then do. It checks
-// frequencies and idle states of CPUs only on this machine, from its files. It returns nothing for a nil machine.
-func checkNode(c config.Config, m *topology.Machine, thisMachine bool) (then string, wrong []error) {
+// checkNode compares a configuration with machine m, and returns an error for each problem. The result effect is a text
+// for the user: whether an agent would start with these problems, and what to change. checkNode compares the
+// frequencies and idle states of CPUs only if thisMachine is set, because it reads them from the files of the host. If
+// m is nil, it compares nothing and returns no error.
+func checkNode(c config.Config, m *topology.Machine, thisMachine bool) (effect string, wrong []error) {
 	if m == nil {
 		return "", nil
 	}
 	if err := agent.CheckMachine(c, m); err != nil {
-		return "an agent would not start there: change the key, or name another node", []error{err}
+		return "an agent would not start on this node: change the key, or name another node", []error{err}
 	}
 	if !thisMachine {
 		return "", nil
 	}
-	return "an agent would start, and leave these CPUs as they are: change the class", agent.CheckCPUs(c, m)
+	return "an agent would start, and leave these CPUs as they are: change the CPU class", agent.CheckCPUs(c, m)
 }
 
 // machineOf returns the machine that a value of the flag --node describes.

@@ -15,15 +15,15 @@ import (
 func newConfigConvert() *cobra.Command {
 	return &cobra.Command{
 		Use:   "convert FILE",
-		Short: "Convert a policy of nri-plugins, a NodeSLO or a kubelet configuration",
+		Short: "Convert a policy of nri-plugins, a NodeSLO or a kubelet configuration to a configuration of Trimtab",
 		Long: `Converts a custom resource BalloonsPolicy or TopologyAwarePolicy of
 containers/nri-plugins, a NodeSLO of Koordinator, or a KubeletConfiguration with static
-managers, into a configuration, and prints it.
-It lists keys that have no equivalent on standard error, with file and line. For a NodeSLO
-it lists them without line, and with the keys that have a similar effect.
+managers, to a configuration of Trimtab, and prints it.
+On standard error it lists keys that have no equivalent, with file and line. For a NodeSLO
+it lists such keys without line, and names keys of Trimtab that have a similar effect.
 
-An agent can also read such a policy without conversion: name the file in
-placement.policyFile. It reads the NodeSLO of its node with cluster.config.alsoRead.`,
+An agent can also read a policy of nri-plugins without conversion: name the file in
+placement.policyFile. With cluster.config.alsoRead, an agent reads its node's NodeSLO.`,
 		Example: "  kubectl get -n kube-system balloonspolicies default -o yaml > policy.yaml\n  trimtab config convert policy.yaml > config.yaml\n  trimtab config convert /var/lib/kubelet/config.yaml",
 		Args:    cli.Arguments(1, "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,7 +38,7 @@ placement.policyFile. It reads the NodeSLO of its node with cluster.config.alsoR
 			if err != nil {
 				return &usageError{err}
 			}
-			for _, p := range c.Unserved {
+			for _, p := range c.Unconverted {
 				fmt.Fprintln(cmd.ErrOrStderr(), p)
 			}
 			return cli.Write(cmd.OutOrStdout(), append([]byte(modeline), c.Text...))
@@ -46,7 +46,7 @@ placement.policyFile. It reads the NodeSLO of its node with cluster.config.alsoR
 	}
 }
 
-// nodeSLO returns the NodeSLO in a file; nil if the file contains something else.
+// nodeSLO returns the object in a file if it is Koordinator's resource NodeSLO, and nil otherwise.
 func nodeSLO(text []byte) *unstructured.Unstructured {
 	var o unstructured.Unstructured
 	if err := yaml.Unmarshal(text, &o.Object); err != nil || o.GetKind() != "NodeSLO" {
@@ -55,7 +55,8 @@ func nodeSLO(text []byte) *unstructured.Unstructured {
 	return &o
 }
 
-// convertNodeSLO converts a NodeSLO to a configuration and prints it. It lists keys that it does not convert.
+// convertNodeSLO converts o, Koordinator's resource NodeSLO from a file, to a Trimtab configuration and prints the
+// configuration. On standard error it lists the keys of o that it does not convert.
 func convertNodeSLO(cmd *cobra.Command, file string, o *unstructured.Unstructured) error {
 	if v := o.GetAPIVersion(); v != koordinator.Version {
 		return &usageError{fmt.Errorf("%s: apiVersion is %q, want %q", file, v, koordinator.Version)}

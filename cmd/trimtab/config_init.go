@@ -24,33 +24,35 @@ func newConfigInit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Write a first configuration for this node, with comments",
-		Long: `Asks doctor what this node has, and writes a short configuration with comments: how to
-attach, which hooks are enabled and which this node does not support, and the problems
-that doctor found. It reserves no CPUs for the system: add them yourself. It prints the
-configuration, or writes a new file. It replaces an existing file only with --force.
+		Long: `Runs the checks of 'trimtab doctor', and prints a short configuration with comments, or
+writes it to a new file. The configuration has the attachment and the hooks. Its comments
+name the hooks that this node does not support, and the problems that doctor found. It
+reserves no CPUs for the system: add them yourself. The command replaces an existing file
+only with --force.
 
-With --observe the agent changes nothing, and reports where the node differs from its
-decisions. Keys that are left out have their defaults: 'trimtab config print' shows all.`,
+With --observe, the configuration makes the agent change nothing: the agent only reports
+where the node differs from its decisions. Keys that are left out have their defaults:
+'trimtab config print' shows all keys.`,
 		Example: "  trimtab config init\n  trimtab config init /etc/trimtab/config.yaml\n  trimtab config init --host-root /host",
 		Args:    cli.Arguments(0, "FILE"),
 	}
 	var o doctor.Options
 	addNodeFlags(cmd, &o)
-	observe := cmd.Flags().Bool("observe", false, "decide and report, and change nothing (mode: observe)")
+	observe := cmd.Flags().Bool("observe", false, "write a configuration with mode: observe: the agent decides and reports, and changes nothing")
 	force := cmd.Flags().Bool("force", false, "replace FILE if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
 		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
 			return &usageError{err}
 		}
-		o.ConfigFile = "/nonexistent" // use the defaults, from which the new file starts
+		o.ConfigFile = "/nonexistent" // no such file, so doctor checks the default configuration; most keys of the new file have their defaults
 		c := config.Default()
 		for _, path := range []*string{&c.Cgroup.Root, &c.Paths.Dev, &c.Paths.Sys, &c.Paths.Resctrl} {
 			*path = filepath.Join(o.HostRoot, *path)
 		}
 		text := firstConfig(doctor.Run(cmd.Context(), o), hooksOnNode(c.Cgroup.Root, &c), *observe)
 		if _, err := config.Parse("init", text); err != nil {
-			return fmt.Errorf("the configuration that the command made is invalid: %w", err)
+			return fmt.Errorf("the configuration that this command generated is invalid: %w", err)
 		}
 		if len(args) == 0 {
 			return cli.Write(cmd.OutOrStdout(), text)
@@ -58,7 +60,7 @@ decisions. Keys that are left out have their defaults: 'trimtab config print' sh
 		if err := writeNewFile(args[0], text, *force); err != nil {
 			return &usageError{err}
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s; read it, then start the agent\n", args[0])
+		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s; read this file, then start the agent\n", args[0])
 		return nil
 	}
 	return cmd
@@ -85,28 +87,30 @@ func writeNewFile(name string, text []byte, force bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// firstConfig returns a configuration for a node, from doctor's report and the hooks that the node supports.
+// firstConfig returns the text of a first configuration file for a node. It uses the report of the command doctor about
+// the node, and the list of all hooks (the agent's built-in policies). If observe is set, the file has mode: observe,
+// with which the agent changes nothing.
 func firstConfig(r doctor.Report, hooks []hookOnNode, observe bool) []byte {
 	var b bytes.Buffer
 	b.WriteString(modeline + "# Configuration of the Trimtab agent for this node, written by 'trimtab config init'.\n" +
 		"# Keys that are left out have their defaults: 'trimtab config print' shows all, docs/config.md explains each.\n\n" +
 		"apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n\n")
 	if observe {
-		writeComment(&b, "", "Nothing is changed: 'trimtab observe' says where the node differs. To put decisions in force, write enforce and restart the agent.")
+		writeComment(&b, "", "The agent changes nothing: 'trimtab observe' shows where the node differs from the agent's decisions. To apply the decisions, write mode: enforce and restart the agent.")
 		b.WriteString("mode: observe\n\n")
 	}
 	attach, why := chooseAttachment(r)
 	writeComment(&b, "", "How the agent reaches containers: nri, auto, cri or bypass. A systemd unit chooses by a flag such as --attach=nri, "+
 		"which overrides this key (docs/node.md). "+why)
 	fmt.Fprintf(&b, "attach: %s\n\n", attach)
-	writeComment(&b, "", `CPUs for the system: a list such as "0-1". It is empty, which reserves none, since only you know how many the node's own services need: `+
-		`write as many as the kubelet's reservedSystemCPUs, or CPU 0 and its sibling thread. `+
-		`No pod owns them. Only pods of class system run on them, and pods without a class, unless pools.hardReserved is true.`)
+	writeComment(&b, "", `CPUs for the system: a list such as "0-1". The empty list reserves no CPUs. Only you know how many CPUs the node's own services need: `+
+		`write the kubelet's reservedSystemCPUs, or CPU 0 and its sibling thread. `+
+		`No pod owns reserved CPUs. Pods of class system run on them. Pods without a class may also run on them if pools.hardReserved is false.`)
 	b.WriteString("pools:\n  reserved: \"\"\n\n")
-	writeComment(&b, "", "Who chooses CPUs for pods that own some: none (only a scheduler that assigned them), or the agent by the policy pools, balloons or topology-aware. "+
-		"docs/placement.md compares them.")
+	writeComment(&b, "", "Who chooses the CPUs of pods that get CPUs of their own. With none, only a scheduler chooses. With pools, balloons or topology-aware, the agent chooses by this policy. "+
+		"docs/placement.md compares the policies.")
 	b.WriteString("placement:\n  policy: none\n\n")
-	writeComment(&b, "", "Policies. 'trimtab hooks NAME' says what each reads and sets.")
+	writeComment(&b, "", "Hooks, the agent's built-in policies. 'trimtab hooks NAME' shows what a hook reads and sets.")
 	b.WriteString("hooks:\n")
 	for i := range hooks {
 		h := &hooks[i]
@@ -131,7 +135,7 @@ func firstConfig(r doctor.Report, hooks []hookOnNode, observe bool) []byte {
 	return b.Bytes()
 }
 
-// chooseAttachment chooses the attachment from doctor's report about NRI. It also returns the reason.
+// chooseAttachment chooses a value for the key attach from doctor's report about NRI. It also returns the reason.
 func chooseAttachment(r doctor.Report) (attach, why string) {
 	for _, c := range r.Checks {
 		if c.Name != "nri" {
@@ -143,7 +147,7 @@ func chooseAttachment(r doctor.Report) (attach, why string) {
 		case doctor.Problem:
 			return "auto", "NRI is not available on this node (" + c.Found + "). Until it is available, auto uses bypass. To do: " + c.Do + "."
 		}
-		return "auto", "It is unknown whether NRI is available on this node (" + c.Found + "). If it is, auto uses it; otherwise auto uses bypass."
+		return "auto", "It is unknown whether NRI is available on this node (" + c.Found + "). If NRI is available, auto uses NRI; otherwise auto uses bypass."
 	}
 	return "auto", ""
 }

@@ -18,19 +18,20 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run the agent in a demo, without root, runtime or cluster",
-		Long: `Plays the scenario test/scenarios/demo.yaml, which is built in, just as 'trimtab sim
-run' does with a file: a node with two sockets on which an online service, batch
-work, a database with CPUs of its own and a GPU job are created, the configuration
-changes, and agent and runtime restart.
+		Long: `Plays the built-in scenario test/scenarios/demo.yaml, as 'trimtab sim run' plays a file.
+The scenario has a simulated node with two sockets. It creates an online service, batch
+work, a database with CPUs of its own, and a GPU job. Then the configuration changes, and
+the agent and the runtime restart.
 
-With --serve the agent keeps running on that node until interrupted, as with 'trimtab sim
-serve --agent': try status, top, explain, plan, events and the web page.`,
+With --serve the agent keeps running on the simulated node until you interrupt the
+command, as with 'trimtab sim serve --agent': try status, top, explain, plan, events and
+the web page.`,
 		Example: "  trimtab demo\n  trimtab demo --serve\n  trimtab demo --step 4 --svg node.svg",
 		Args:    cli.Arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := scenario.Parse(scenarios.Demo)
 			if err != nil {
-				return fmt.Errorf("the built-in demo: %w", err)
+				return fmt.Errorf("parse the built-in demo scenario: %w", err)
 			}
 			if !serve && to != (serveFlags{}) {
 				return &usageError{errors.New("--http and --dir can only be used with --serve")}
@@ -46,7 +47,7 @@ serve --agent': try status, top, explain, plan, events and the web page.`,
 		},
 	}
 	at.add(cmd)
-	cmd.Flags().BoolVar(&serve, "serve", false, "keep the agent running on the described node until interrupted")
+	cmd.Flags().BoolVar(&serve, "serve", false, "keep the agent running on the simulated node until interrupted")
 	to.add(cmd)
 	return cmd
 }

@@ -29,8 +29,8 @@ func newDiff() *cobra.Command {
 		Long: `Registers observers with the runtime's NRI: by default one before all other plugins
 and one after them. For each container that is created it shows what the plugins
 between two observers changed: variables, mounts, devices, resources, annotations.
-With more indices, it shows the changes of single plugins. It changes no container. It
-runs until interrupted, or for --duration.`,
+With --indices you can register more observers, to see the changes of single plugins. The
+observers change no container. The command runs until interrupted, or for --duration.`,
 		Example: "  trimtab diff\n  trimtab diff --indices 00,50,99 --duration 1m -o yaml",
 		Args:    cli.Arguments(0),
 	}
@@ -61,21 +61,24 @@ runs until interrupted, or for --duration.`,
 	return cmd
 }
 
-// nriSocket returns the NRI socket in a configuration file, or the default socket.
-func nriSocket(named string) string {
+// nriSocket returns the value of the key nri.socket in a configuration file. The parameter flag is the path in the flag
+// --config; if it is "", nriSocket reads the default configuration file. If the file cannot be read or lacks the key,
+// nriSocket returns the key's default.
+func nriSocket(flag string) string {
 	usual, _ := defaultConfigFile()
 	var c struct {
 		NRI struct {
 			Socket string `yaml:"socket"`
 		} `yaml:"nri"`
 	}
-	if text, err := os.ReadFile(cmp.Or(named, usual)); err == nil {
-		_ = yaml.Unmarshal(text, &c) // 'config check' reports the errors of a file
+	if text, err := os.ReadFile(cmp.Or(flag, usual)); err == nil {
+		_ = yaml.Unmarshal(text, &c) // errors are ignored here: 'trimtab config check' reports them
 	}
 	return cmp.Or(c.NRI.Socket, config.Default().NRI.Socket)
 }
 
-// showDiff prints the changes of one container.
+// showDiff prints which settings of one container the NRI plugins changed that run between two observers of the command
+// diff. The observers are NRI plugins that change nothing.
 func showDiff(w io.Writer, format string, r *nridiff.Result) error {
 	switch format {
 	case "json":

@@ -23,11 +23,12 @@ func newDoctor() *cobra.Command {
 		Short: "Check what prevents Trimtab from working on this node",
 		Long: `Checks the runtime, its NRI settings and socket, the kubelet's static managers, the
 cgroup files, what the hooks need, and the agent itself. The result of a check is ok, a
-problem, or unknown. It says what was found, and what to do if it is not ok.
+problem, or unknown. Each result says what was found, and if it is not ok, what to do.
 
-It only reads and needs no root: the result is unknown if files cannot be read. The exit
-code is 1 if there is a problem. In a container, mount the node's root directory and name
-it with --host-root; $TRIMTAB_CONFIG is then ignored.`,
+The command only reads and needs no root. If it cannot read the files for a check, the
+result of this check is unknown. The exit code is 1 if there is a problem. In a container,
+mount the node's root directory and name the mount with --host-root; doctor then ignores
+$TRIMTAB_CONFIG.`,
 		Example: "  trimtab doctor\n  trimtab doctor --host-root /host -o yaml",
 		Args:    cli.Arguments(0),
 	}
@@ -40,7 +41,7 @@ it with --host-root; $TRIMTAB_CONFIG is then ignored.`,
 		if o.HostRoot, err = filepath.Abs(o.HostRoot); err != nil {
 			return &usageError{err}
 		}
-		if o.ConfigFile != "" && o.HostRoot == "/" { // a path below another root may be meant for the node only
+		if o.ConfigFile != "" && o.HostRoot == "/" { // if --host-root names another directory, the path is a path on the node, and here the file possibly does not exist
 			if o.ConfigFile, err = filepath.Abs(o.ConfigFile); err != nil {
 				return &usageError{err}
 			}
@@ -50,7 +51,7 @@ it with --host-root; $TRIMTAB_CONFIG is then ignored.`,
 		}
 		if o.ConfigFile == "" {
 			o.ConfigFile = configFile
-			if o.HostRoot == "/" { // otherwise the variable has a path of this container
+			if o.HostRoot == "/" { // if --host-root names another directory, $TRIMTAB_CONFIG is a path in this container, not on the node
 				o.ConfigFile, _ = defaultConfigFile()
 			}
 		}
@@ -60,19 +61,20 @@ it with --host-root; $TRIMTAB_CONFIG is then ignored.`,
 			return err
 		}
 		if r.Problems > 0 {
-			return fmt.Errorf("doctor found problems: %d of %d checks", r.Problems, len(r.Checks))
+			return fmt.Errorf("doctor found problems in %d of %d checks", r.Problems, len(r.Checks))
 		}
 		return nil
 	}
 	return cmd
 }
 
-// addNodeFlags adds the flags for where the node's files are. It also sets how doctor asks the agent and the kubelet.
+// addNodeFlags adds the flags for the paths of the node's files and sockets. It also sets the functions with which
+// doctor queries the agent and the kubelet.
 func addNodeFlags(cmd *cobra.Command, o *doctor.Options) {
 	cmd.Flags().StringVar(&o.HostRoot, "host-root", "/", "where the node's root directory is mounted")
-	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default cri.endpoint, or with NRI the usual ones)")
+	cmd.Flags().StringVar(&o.Endpoint, "runtime-endpoint", "", "CRI socket of the runtime (default cri.endpoint, or with attach: nri the usual sockets)")
 	cmd.Flags().StringVar(&o.KubeletRoot, "kubelet-root-dir", "/var/lib/kubelet", "the kubelet's directory, as a path on the node")
-	o.Ask, o.Specs, o.Grants = askStatus, agent.AskSpecs, agent.AskGrants
+	o.Ask, o.Specs, o.Grants = askStatus, agent.QuerySpecs, agent.QueryGrants
 }
 
 // askStatus asks the agent at socket for its state.

@@ -17,7 +17,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// fullEventFlags are the flags of the command events that show or record whole messages.
+// fullEventFlags are the flags of the command events that show or record each event with its whole message from the
+// runtime and the whole decision of the agent.
 type fullEventFlags struct {
 	full, withoutEnv bool
 	record           string
@@ -31,12 +32,13 @@ func addFullEventFlags(cmd *cobra.Command) *fullEventFlags {
 	return f
 }
 
-// wantsFull reports whether the flags request whole messages. It returns an error for flags that exclude each other.
+// wantsFull reports whether the user set --full or --record, which request the whole message and decision of each
+// event. It returns an error if the user combines flags that exclude each other.
 func (f *fullEventFlags) wantsFull(cmd *cobra.Command) (bool, error) {
 	is := f.full || f.record != ""
 	for _, other := range []string{"since", "follow", "output"} {
 		if is && cmd.Flags().Changed(other) {
-			return true, &usageError{fmt.Errorf("--%s cannot be used with --full and --record, which begin now and continue until interrupted", other)}
+			return true, &usageError{fmt.Errorf("--%s cannot be used with --full or --record, which begin now and continue until interrupted", other)}
 		}
 	}
 	if f.withoutEnv && !is {

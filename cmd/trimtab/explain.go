@@ -23,9 +23,11 @@ func newExplain() *cobra.Command {
 		Short: "Show why a container has its values",
 		Long: `Shows what the containers of a pod on this node requested and got: first whether all
 decided values are in force, then the facts about the container. For each value it shows
-the hook that decided it, the annotation, label or configuration key it comes from, the
-channel that carried it, and whether it is in force or why not. Annotations that could not
-be read are listed with key, value and reason. -o wide has values as the kernel has them.`,
+the hook that decided the value, the annotation, label or configuration key from which the
+value comes, and whether the value is in force or why not. The column CHANNEL says how the
+value reached the container, such as by an NRI answer or by a write to a kernel file.
+Annotations that could not be read are listed with key, value and reason. -o wide shows
+values in the form of the kernel files.`,
 		Example: "  trimtab explain shop/web\n  trimtab explain -n shop web\n  trimtab explain shop/web/app -o yaml",
 		Args:    cli.Arguments(1, "NAMESPACE/POD[/CONTAINER]"),
 	}
@@ -71,8 +73,8 @@ func parseReference(s string) (namespace, pod, container string, err error) {
 	return parts[0], parts[1], strings.Join(parts[2:], ""), nil
 }
 
-// suggestNamespace adds the known pods with a similar name to the error about a name that has no namespace. It returns
-// err unchanged if no agent answers.
+// suggestNamespace adds suggestions to err, the error about a name without namespace: the known pods with a similar
+// name. It returns err unchanged if no agent answers or no pod has a similar name.
 func suggestNamespace(ctx context.Context, socket, name string, err error) error {
 	if name == "" || strings.Contains(name, "/") {
 		return err
@@ -87,7 +89,7 @@ func suggestNamespace(ctx context.Context, socket, name string, err error) error
 	return err
 }
 
-// maxSimilar is how many similar pods an error about an unknown pod names.
+// maxSimilar is the largest number of similar pods in an error about an unknown pod.
 const maxSimilar = 5
 
 // suggestSimilarPods adds similar pods to the agent's error about an unknown pod. It returns other errors unchanged.
@@ -108,8 +110,8 @@ func suggestSimilarPods(ctx context.Context, c *status.Client, namespace, pod st
 }
 
 // similarPods returns the known pods that the user probably meant: pods with this name in any namespace, or else pods
-// of the namespace with a similar name, or else all pods of the namespace. If namespace is "", the user named none, and
-// similar names count in all namespaces.
+// of the namespace with a similar name, or else all pods of the namespace. If the user gave no namespace, namespace is
+// "", and similarPods returns pods with a similar name from all namespaces.
 func similarPods(known []string, namespace, pod string) []string {
 	same := slices.DeleteFunc(slices.Clone(known), func(p string) bool { return !strings.HasSuffix(p, "/"+pod) })
 	if len(same) > 0 {

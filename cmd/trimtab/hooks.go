@@ -29,8 +29,9 @@ func newHooks() *cobra.Command {
 it (yes, no with the reason, or unknown), and the labels and annotations it reads.
 With a name it shows the page of that hook: the lifecycle steps at which it acts, the
 values it sets, the kernel features it needs, how it works with other hooks. -o json and
--o yaml have everything, also the differences from the system whose annotations it
-reads. The paths of the node's cgroups and devices are those in the agent's configuration.`,
+-o yaml have all details. Some hooks read annotations of another system, such as
+Koordinator: the details also say how such a hook differs from this system. The command
+takes the paths of the node's cgroups and devices from the agent's configuration.`,
 		Example: "  trimtab hooks\n  trimtab hooks cpuset\n  trimtab hooks -o yaml\n  trimtab hooks --cgroup-root /host/sys/fs/cgroup",
 		Args:    cli.Arguments(0, "NAME"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -44,7 +45,7 @@ reads. The paths of the node's cgroups and devices are those in the agent's conf
 		w := cmd.OutOrStdout()
 		c, _, err := loadConfig(*file)
 		switch {
-		case errors.Is(err, fs.ErrPermission) && *file == "": // perhaps only root can read the file
+		case errors.Is(err, fs.ErrPermission) && *file == "": // perhaps only root can read the file, so show the defaults
 			fmt.Fprintln(cmd.ErrOrStderr(), "the configuration file cannot be read, so the defaults are shown:", err)
 			c = config.Default()
 		case err != nil:
@@ -77,11 +78,12 @@ func hookNames() (names []string) {
 // hookOnNode is a hook, whether the configuration enables it, and whether it can take effect on this node.
 type hookOnNode struct {
 	hook.Info
-	Enabled bool   `json:"enabled"`
-	Here    string `json:"here"`
-	finding lifecycle.Finding
+	Enabled bool              `json:"enabled"`
+	Here    string            `json:"here"` // finding as text, with the reason
+	finding lifecycle.Finding // whether this node has the kernel features that the hook needs, and the reason if it lacks them
 }
 
+// hooksOnNode returns all hooks. root is where this node's cgroups are mounted.
 func hooksOnNode(root string, c *config.Config) []hookOnNode {
 	var tree *cgroup.Tree
 	if files, err := cgroup.OpenRoot(root); err == nil {
@@ -98,7 +100,7 @@ func hooksOnNode(root string, c *config.Config) []hookOnNode {
 	return out
 }
 
-// hookTable shows a row for each hook.
+// hookTable prints a row for each hook.
 func hookTable(w io.Writer, hooks []hookOnNode) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tENABLED\tSUPPORTED HERE\tREADS")
@@ -119,13 +121,13 @@ func hookTable(w io.Writer, hooks []hookOnNode) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", h.Name, enabled, here, reads)
 	}
 	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+		return fmt.Errorf("print the hooks: %w", err)
 	}
 	_, err := fmt.Fprintln(w, "\n'trimtab hooks NAME' shows one hook with the reason; hooks.NAME.enabled in the configuration enables or disables it.")
 	return err
 }
 
-// hookPage shows everything about one hook.
+// hookPage prints all details of one hook.
 func hookPage(w io.Writer, h *hookOnNode) error {
 	fmt.Fprintf(w, "%s: %s\n", h.Name, h.About)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -146,12 +148,12 @@ func hookPage(w io.Writer, h *hookOnNode) error {
 		row("tested on", []string{h.TestedOn}, "")
 	}
 	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+		return fmt.Errorf("print the hook: %w", err)
 	}
 	return nil
 }
 
-// alternatives writes "a|b" as "a or b".
+// alternatives rewrites needed kernel features for users: "a|b" becomes "a or b".
 func alternatives(needs []string) []string {
 	var out []string
 	for _, n := range needs {

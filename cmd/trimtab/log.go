@@ -10,6 +10,7 @@ import (
 // logFormat is the value of the configuration key log.format. A reload of the configuration may change it.
 type logFormat struct{ json atomic.Bool }
 
+// set changes the format to "json" or "text".
 func (f *logFormat) set(to string) { f.json.Store(to == "json") }
 
 // newLog returns a logger that writes each line in the current format.
@@ -31,6 +32,7 @@ func (h formatHandler) current() slog.Handler {
 	return h.text
 }
 
+// Enabled asks only the handler for text, because both handlers have the same level.
 func (h formatHandler) Enabled(ctx context.Context, l slog.Level) bool { return h.text.Enabled(ctx, l) }
 func (h formatHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.current().Handle(ctx, r)

@@ -10,18 +10,18 @@ import (
 )
 
 // errEnforces is the error for an agent that runs with mode: enforce.
-var errEnforces = errors.New("the agent applies its decisions: to compare without changing anything, set mode: observe and restart it; 'trimtab status' says what is not in force")
+var errEnforces = errors.New("the agent applies its decisions: to compare without changing anything, set mode: observe and restart the agent; 'trimtab status' lists the values that are not in force")
 
 func newObserve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "observe",
 		Short: "Show where the node differs from what Trimtab would do (mode: observe)",
-		Long: `Asks an agent with mode: observe, which changes nothing, where the node differs from
-what it would have done: a row for each setting of a container or pod, with the value
-that the node has now, the value that Trimtab would have set, and why.
+		Long: `Asks an agent with mode: observe where the node differs from the agent's decisions. Such
+an agent changes nothing. The command prints a row for each setting of a container or pod:
+the value that the node has now, the value that Trimtab would have set, and why.
 
-Values that only the creation of a container can set, such as variables, are listed
-apart: no file of the node shows them.`,
+A separate list has the values that only the creation of a container can set, such as
+environment variables. No file of the node shows them.`,
 		Example: "  trimtab observe\n  trimtab observe -o json | jq '.differences[] | select(.setting == \"cpuset.cpus\")'",
 		Args:    cli.Arguments(0),
 	}

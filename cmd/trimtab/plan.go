@@ -31,27 +31,28 @@ another: their class, their CPUs and every value, what it would refuse, and whic
 containers would get other CPUs. Nothing is placed or written.
 
 The file has pods, lists of pods, or workloads (one pod of each), as 'helm template' and
-'kubectl get -o yaml' print them; - is standard input. Objects of other kinds are ignored
-and counted. The exit code is 4 if something would be refused.
+'kubectl get -o yaml' print them. The file name - means standard input. Objects of other
+kinds are ignored and counted. The exit code is 4 if a pod or container would be refused.
 
-With --node no agent is needed: the pods are planned on an empty node with these CPUs and
-the configuration in --config, or on the node of a scenario after its last step. Without
---node, --config only says where the agent is, which decides by its own configuration;
-'trimtab config plan FILE' tries another configuration there.`,
+With --node no agent is needed. If --node has CPUs or an archive, the command plans the
+pods on an empty node, with the configuration in --config. If --node is a scenario, the
+command plans them on the scenario's node after the last step. Without --node, --config
+only says where the agent's socket is: the agent decides by its own configuration.
+'trimtab config plan FILE' tries another configuration on the running agent.`,
 		Example: `  trimtab plan pods.yaml
   kubectl get pod db -o yaml | trimtab plan -
   helm template my-chart | trimtab plan --node "2s x 4n x 8c x 2t" -
   trimtab plan --node test/scenarios/demo.yaml -f pods.yaml
   trimtab plan --node node-7.tar.gz pods.yaml`,
 	}, "PODS.yaml", (*status.Client).PlanPods)
-	node := cmd.Flags().String("node", "", "a `node`: CPUs as \"2s x 4n x 8c x 2t\", a scenario, or an archive of 'capture'")
+	node := cmd.Flags().String("node", "", "plan on this simulated `node`: CPUs (\"2s x 4n x 8c\"), a scenario file, or a file of 'trimtab capture'")
 	ask, connect := cmd.RunE, cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
 		if *node == "" {
 			return connect(cmd, args)
 		}
 		if cmd.Flags().Changed("socket") {
-			return &usageError{errors.New("--node and --socket exclude each other: with --node no running agent is asked")}
+			return &usageError{errors.New("--node and --socket exclude each other: with --node the command asks no running agent")}
 		}
 		return nil
 	}
@@ -77,10 +78,11 @@ the configuration in --config, or on the node of a scenario after its last step.
 	return cmd
 }
 
-// explainConfigFlag adds to the error that no agent answers an explanation of --config, if this flag is set.
+// explainConfigFlag adds an explanation of the flag --config to err, if the flag is set and err means that no agent
+// runs.
 func explainConfigFlag(cmd *cobra.Command, err error) error {
 	if isNoAgent(err) && cmd.Flags().Changed("config") {
-		return fmt.Errorf("%w; --config only names the agent to ask: add --node \"2s x 8c\" to plan without an agent, by that configuration", err)
+		return fmt.Errorf("%w; --config only says where the agent's socket is: to plan by this configuration and without an agent, add --node \"2s x 8c\"", err)
 	}
 	return err
 }
@@ -119,16 +121,17 @@ func planScenario(node, file string) (*scenario.Scenario, error) {
 	return s, err
 }
 
-// withAdvice adds to the errors of a configuration file what the user can do.
+// withAdvice adds to err, the errors in a configuration file, what the user can do.
 func withAdvice(file string, err error) error {
 	return fmt.Errorf("%w\ncorrect the file until 'trimtab config check %s' finds no problem, then run this command again", err, file)
 }
 
-// playOnNode plays a scenario with an agent, and then calls do with the agent's status socket.
-func playOnNode(ctx context.Context, s *scenario.Scenario, from *captured.Node, do func(socket string) error) error {
+// playOnNode plays a scenario with an agent, and then calls do with the agent's status socket. A machine that is not
+// nil replaces the CPUs and memory of the scenario's node.
+func playOnNode(ctx context.Context, s *scenario.Scenario, machine *captured.Node, do func(socket string) error) error {
 	var result error
 	err := playScenario(ctx, s, io.Discard, func(o *sim.RunOptions) {
-		o.Out, o.Captured = nil, from
+		o.Out, o.Captured = nil, machine
 		o.AfterLastStep = func(_ context.Context, _ string, c config.Config, _ api.Node) error {
 			result = do(c.Paths.StatusSocket)
 			return nil
@@ -144,18 +147,20 @@ func newConfigPlan() *cobra.Command {
 	return planCommand(&cobra.Command{
 		Use:   "plan FILE",
 		Short: "Show what another configuration would change for running containers",
-		Long: `Asks the running agent to check a configuration file against what runs, and shows
-which containers would get other CPUs, classes and values. Nothing changes. Keys that only
-a start of the agent reads are not compared. The file may also be a custom resource
-BalloonsPolicy or TopologyAwarePolicy of containers/nri-plugins: then it takes
-the place of the policy in the configuration in force.`,
+		Long: `Asks the running agent what another configuration file would change, and shows which
+running containers would get other CPUs, classes and values. Nothing changes. The command
+does not compare keys that the agent reads only at its start. The file may also be a
+custom resource BalloonsPolicy or TopologyAwarePolicy of containers/nri-plugins: it then
+replaces only the policy in the agent's configuration.`,
 		Example: "  trimtab config plan new.yaml\n  kubectl get -n kube-system balloonspolicies default -o yaml | trimtab config plan -",
 	}, "FILE", (*status.Client).PlanConfig)
 }
 
-// planCommand completes a command that requests a plan.
+// planCommand adds flags and the function RunE to cmd. When the user runs cmd, it reads a file and calls ask. The
+// function ask sends the file's text to the agent, and returns the agent's plan, which cmd prints. The parameter arg is
+// the name of the file argument in error messages.
 func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Plan, error)) *cobra.Command {
-	file := cmd.Flags().StringP("filename", "f", "", "the same `file` as the argument, as kubectl has it")
+	file := cmd.Flags().StringP("filename", "f", "", "the `file`, in place of the argument, as for kubectl")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *file != "" && len(args) > 0 {
 			return fmt.Errorf("%q takes one file: name it with -f (%s) or as the argument (%s), not both", cmd.CommandPath(), *file, args[0])

@@ -23,13 +23,14 @@ runtime's stored copies, and to decide nothing more until its next start. Withou
 running agent, the command restores kernel values from the files in paths.state; the
 runtime's stored copies then stay as they are.
 
-Values that another program has changed since are left and listed. What a container
-was created with (environment, mounts, devices) stays with it.
+If another program has changed a value after Trimtab, the command leaves this value and
+lists it. A container keeps the environment, mounts and devices of its creation.
 
-The exit code is 1 if something could not be restored: the kernel refused it, the original
-value is not known (paths.state was deleted), or a stored copy of the runtime still has a
-value that the next update by the kubelet would write again. The command names each; call
-it again to try again.`,
+The exit code is 1 if a value could not be restored, for one of three reasons. The kernel
+refused the write. The original value is not known, because paths.state was deleted. A
+stored copy of the runtime still has a value of Trimtab, and the kubelet's next update
+would write this value again. The command lists each such value. To try again, run the
+command again.`,
 		Example: "  trimtab release\n  trimtab release -o json | jq .left",
 		Args:    cli.Arguments(0),
 	}

@@ -24,12 +24,12 @@ func newReplay() *cobra.Command {
 		Short: "Decide recorded events again, and show which decisions would differ",
 		Long: `Reads a file that 'trimtab events --record' wrote, decides its events again with this
 program, and shows each value of a container or pod that would differ. With --config
-it does so under another configuration. It needs no agent and changes nothing.
+it decides by another configuration. It needs no agent and changes nothing.
 
-A recording has the answers of hook servers, pod specs and records of containers as
-they were; another configuration does not change them. The exit code is 0 if all
-decisions are the same, byte for byte, 1 if some differ, and 2 if the file is no
-recording.`,
+A recording also has the pod specs, the answers of hook servers, and the records that the
+agent had stored with containers. Another configuration does not change these. The exit
+code is 0 if all decisions are the same, byte for byte, 1 if some differ, and 2 if the
+file is no recording.`,
 		Example: "  trimtab events --record node.jsonl\n  trimtab replay node.jsonl --config new.yaml",
 		Args:    cli.Arguments(1, "RECORDING"),
 	}
@@ -97,14 +97,15 @@ func renderReplay(w io.Writer, r *recording.Report) error {
 	}
 	fmt.Fprintf(w, "%s, %d with another decision%s\n", term.Count(int(r.Events), "event"), r.Differing, begin)
 	if r.Lost > 0 {
-		fmt.Fprintf(w, "%s are missing in the recording: they may cause differences after them\n", term.Count(int(r.Lost), "event"))
+		fmt.Fprintf(w, "missing in the recording: %s; decisions about later events may differ for this reason\n", term.Count(int(r.Lost), "event"))
 	}
 	if r.WithoutEnv {
-		fmt.Fprintln(w, "the recording has no values of environment variables: this may cause differences")
+		fmt.Fprintln(w, "the recording has no values of environment variables: decisions that depend on them may differ")
 	}
 	return nil
 }
 
+// eventName returns the number and the kind of the event at which a replay differs from the recording.
 func eventName(d *recording.Difference) string {
 	if d.Event == "" {
 		return "at the start"

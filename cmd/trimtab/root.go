@@ -32,12 +32,12 @@ const (
 const exitCodes = `Every subcommand ends with one of these exit codes:
 
   0  done
-  1  it failed, or the answer is no: an unknown pod, a scenario whose wants are not met,
-     a problem found by doctor
+  1  the command failed, or its answer is no: an unknown pod, a scenario with results other
+     than expected, a problem that doctor found
   2  wrong use or bad input: an unknown flag or command, a refused configuration or scenario
   3  the agent is not reachable: it does not run, or you may not use its status socket
-  4  'plan' found pods or containers that would be refused, or 'adopt' containers that
-     would move`
+  4  'plan' found pods or containers that would be refused, or 'adopt' found containers
+     that would get other CPUs or memory nodes`
 
 // invocation is how the program was started.
 type invocation struct {
@@ -54,19 +54,23 @@ type usageError struct{ err error }
 func (m *usageError) Error() string { return m.err.Error() }
 func (m *usageError) Unwrap() error { return m.err }
 
-// refusalError is the error of a plan in which pods or containers would be refused. count is their number.
+// refusalError is the error of a command that plans, if pods or containers in the plan would be refused. The field
+// count is the number of these pods and containers.
 type refusalError struct{ count int }
 
 func (r *refusalError) Error() string {
 	return fmt.Sprintf("%d of the pods and containers would be refused", r.count)
 }
 
-// movesError is the error of an adoption in which containers would get other CPUs. count is their number.
+// movesError is the error of the command adopt if containers would get other CPUs or memory nodes when Trimtab takes
+// over. The field count is the number of these containers.
 type movesError struct{ count int }
 
-func (m *movesError) Error() string { return term.Count(m.count, "container") + " would move" }
+func (m *movesError) Error() string {
+	return term.Count(m.count, "container") + " would get other CPUs or memory nodes"
+}
 
-// pluginName matches the file name of a pre-installed plugin, as runtimes require it.
+// pluginName matches the two digits with which runtimes require the file name of a pre-installed plugin to begin.
 var pluginName = regexp.MustCompile(`^[0-9]{2}-`)
 
 // commandArgs returns the command-line arguments. A runtime starts a pre-installed plugin without arguments; then
@@ -87,7 +91,7 @@ func run(ctx context.Context, i invocation) int {
 	root.SetErr(i.err)
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		completion.Args, completion.RunE = refuseArguments, showHelp // cobra's own command accepts all arguments, and prints its help
+		completion.Args, completion.RunE = refuseArguments, showHelp // by default, this command of cobra accepts wrong arguments and prints its help
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	code := exitCode(err, *begun)
@@ -100,7 +104,7 @@ func run(ctx context.Context, i invocation) int {
 	return code
 }
 
-// exitCode returns the exit code for an error. An error before a command begins means that cobra refused the
+// exitCode returns the exit code for an error. If no command had begun, the error means that cobra refused the
 // arguments.
 func exitCode(err error, begun bool) int {
 	var (
@@ -134,7 +138,7 @@ runtime creates it, works out what quality of service the pod was promised, and
 makes the few changes (CPUs, weights, limits, devices, environment) that keep the
 promise before the first instruction of the container runs.
 
-'trimtab demo' shows it at work without root, runtime or cluster.`,
+'trimtab demo' shows Trimtab at work without root, runtime or cluster.`,
 		Args:              refuseArguments,
 		RunE:              showHelp,
 		Version:           cli.ThisBuild().Version,
@@ -157,7 +161,7 @@ func refuseArguments(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
-	// cobra sets the distance only for the root.
+	// cobra sets SuggestionsMinimumDistance only for the root command.
 	cmd.SuggestionsMinimumDistance = max(cmd.SuggestionsMinimumDistance, 2)
 	for i, s := range cmd.SuggestionsFor(args[0]) {
 		if i == 0 {

@@ -20,7 +20,7 @@ func newRules() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "Check and test rules in CEL, without an agent",
-		Long:  "Rules are those of the configuration: see docs/rules.md.",
+		Long:  "Rules are a part of the agent's configuration: see docs/rules.md.",
 		Args:  refuseArguments,
 		RunE:  showHelp,
 	}
@@ -32,9 +32,9 @@ func newRulesCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check the rules of a configuration, or of a file of tests",
-		Long: `Compiles the rules of a file and prints the name of each rule. It reports a mistake with
-its line, and a mistake in an expression also with its position there. The exit code is 2
-if there is a mistake.`,
+		Long: `Compiles the rules of a file and prints the name of each rule. It reports the line of each
+mistake. If the mistake is in an expression, it also reports the position in the
+expression. The exit code is 2 if there is a mistake.`,
 		Example: "  trimtab rules check /etc/trimtab/config.yaml\n  trimtab rules check rules-test.yaml",
 		Args:    cli.Arguments(1, "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,12 +56,12 @@ if there is a mistake.`,
 func newRulesTest() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE",
-		Short: "Test rules with the cases of a file, and show what differs",
-		Long: `Reads a file of kind RulesTest: rules, or the path of a configuration that has them,
-and cases. A case has a pod, and what rules should set, match or refuse for one of
-its containers. It needs no agent. docs/rules.md has the format.
+		Short: "Test rules with the cases of a file, and show each result that differs",
+		Long: `Reads a file of kind RulesTest. The file has test cases, and rules or the path of a
+configuration with rules. A case has a pod, and says what the rules should set, match or
+refuse for one container of the pod. No agent is needed. docs/rules.md has the format.
 
-The exit code is 0 if all cases hold, 1 if some do not, and 2 if the file, its rules
+The exit code is 0 if all cases succeed, 1 if some fail, and 2 if the file, its rules
 or a pod is malformed.`,
 		Example: "  trimtab rules test examples/rules/rules-test.yaml",
 		Args:    cli.Arguments(1, "FILE"),
@@ -92,8 +92,8 @@ or a pod is malformed.`,
 	return cmd
 }
 
-// loadRules loads a configuration with rules. If the file has tests of rules, it loads the configuration that the tests
-// use.
+// loadRules loads a configuration with rules. If the file contains tests of rules in place of a configuration,
+// loadRules loads the configuration that the file of tests names.
 func loadRules(file string) (config.Config, error) {
 	c, err := config.Load(file)
 	if err == nil {

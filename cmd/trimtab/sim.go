@@ -23,9 +23,9 @@ func newSim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Try Trimtab on an embedded runtime, without cluster or root",
-		Long: `The embedded runtime is a small container runtime that speaks NRI over a real
-socket, on a described node with a kernel of its own. No process is started and
-nothing of this machine is changed.`,
+		Long: `The embedded runtime is a small container runtime that speaks NRI over a real socket.
+It runs on a simulated node with a simulated kernel. No process is started and nothing
+of this machine is changed.`,
 		Args: refuseArguments,
 		RunE: showHelp,
 	}
@@ -39,10 +39,10 @@ func newSimRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO.yaml",
 		Short: "Run a scenario with the agent and show the results",
-		Long: `Plays a scenario, a file with a node, a configuration and what happens to pods,
-with the agent. After each step it shows what every container got and why, with a
-picture of the node's CPUs. If the result differs from what the scenario wants, it
-says so and the exit code is 1.`,
+		Long: `Plays a scenario with the agent. A scenario is a file with a node, a configuration, and
+steps that create, change and end pods. After each step the command shows what every
+container got and why, with a picture of the node's CPUs. If a result differs from what
+the scenario expects, the command reports the difference and the exit code is 1.`,
 		Example: "  trimtab sim run test/scenarios/demo.yaml\n  trimtab sim run --svg node.svg test/scenarios/demo.yaml",
 		Args:    cli.Arguments(1, "SCENARIO.yaml"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,18 +58,19 @@ says so and the exit code is 1.`,
 		},
 	}
 	at.add(cmd)
-	node = cmd.Flags().String("node", "", "run it on the node of this `archive` of 'trimtab capture'")
+	node = cmd.Flags().String("node", "", "play the scenario on the node in this `archive` of 'trimtab capture'")
 	return cmd
 }
 
-// loadScenario reads a scenario and the captured node on which to play it. The captured node is in the archive node, or
-// else in the archive that the scenario names. It is nil if neither names an archive.
-func loadScenario(file, node string) (*scenario.Scenario, *captured.Node, error) {
+// loadScenario reads a scenario. It also returns the captured node, which is the machine for the simulation, from an
+// archive of 'trimtab capture'. The flag --node names the archive, or else the scenario names it. If neither names an
+// archive, the captured node is nil.
+func loadScenario(file, nodeFlag string) (*scenario.Scenario, *captured.Node, error) {
 	s, err := scenario.Load(file)
 	if err != nil {
 		return nil, nil, &usageError{err}
 	}
-	name, archive := "--node", node
+	name, archive := "--node", nodeFlag
 	if archive == "" {
 		name, archive = "node.captured", s.Node.Captured
 	}
@@ -83,8 +84,8 @@ func loadScenario(file, node string) (*scenario.Scenario, *captured.Node, error)
 	return s, from, err
 }
 
-// untilHangup returns a context that also ends at SIGHUP, when the terminal is closed, so that the embedded runtime can
-// remove its files. It ignores SIGHUP if the process was started with SIGHUP ignored, as by nohup.
+// untilHangup returns a context that also ends at SIGHUP, when the terminal is closed. The embedded runtime can then
+// remove its files. If the process was started with SIGHUP ignored, as by nohup, SIGHUP does not end the context.
 func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return context.WithCancel(ctx)
@@ -92,7 +93,8 @@ func untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGHUP)
 }
 
-// playScenario plays a scenario with the real agent.
+// playScenario plays a scenario with the real agent on a simulated node. Before the start, it calls the functions in
+// more, which change the options of the simulation.
 func playScenario(ctx context.Context, s *scenario.Scenario, out io.Writer, more ...func(*sim.RunOptions)) error {
 	ctx, stop := untilHangup(ctx)
 	defer stop()
@@ -118,16 +120,17 @@ func newSimServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [SCENARIO.yaml]",
 		Short: "Serve the embedded runtime to any NRI plugin, or keep an agent running on it",
-		Long: `With --socket it offers an NRI socket to any NRI plugin. Each time one connects, it
-creates, changes and removes pods: the pods of the scenario, or a few built-in pods. It
-shows each event, the plugin's answer, and the result.
+		Long: `With --socket the command offers an NRI socket to any NRI plugin. Each time a plugin
+connects, the embedded runtime creates, changes and removes pods: the pods of the
+scenario, or a few built-in pods. The command shows each event, the plugin's answer, and
+the result.
 
-With --agent it plays the scenario, or the demo, with Trimtab's own agent, and keeps
-that agent running on the described node. A file of 'trimtab capture' is an empty node.
-Then status, top, explain, plan, events and the web page work as on a real node. It
-prints what to type.
+With --agent the command plays the scenario, or the demo, with Trimtab's own agent. This
+agent then keeps running on the simulated node, and status, top, explain, plan, events and
+the web page work as on a real node. The command prints what to type. In place of a
+scenario, you can name an archive of 'trimtab capture': the captured node has no pods.
 
-Both continue until interrupted.`,
+The command continues until interrupted.`,
 		Example: `  trimtab sim serve --agent
   trimtab sim serve --agent test/scenarios/pools-dedicated.yaml
   trimtab sim serve --agent node-7.tar.gz
@@ -136,7 +139,7 @@ Both continue until interrupted.`,
 		Args: cli.Arguments(0, "SCENARIO.yaml"),
 	}
 	socket := cmd.Flags().String("socket", "", "path of the NRI socket to create for plugins")
-	withAgent := cmd.Flags().Bool("agent", false, "run Trimtab's own agent on the described node, and keep it running")
+	withAgent := cmd.Flags().Bool("agent", false, "run Trimtab's own agent on the simulated node, and keep the agent running")
 	var to serveFlags
 	to.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -144,7 +147,7 @@ Both continue until interrupted.`,
 		case *withAgent && *socket != "":
 			return &usageError{errors.New("--agent and --socket exclude each other: the agent connects to a socket of its own")}
 		case !*withAgent && *socket == "":
-			return &usageError{errors.New("set --socket PATH, to which plugins connect, or --agent, to run Trimtab's own agent")}
+			return &usageError{errors.New("set --socket PATH to serve NRI plugins, or --agent to run Trimtab's own agent")}
 		case !*withAgent && to != (serveFlags{}):
 			return &usageError{errors.New("--http and --dir can only be used with --agent")}
 		}

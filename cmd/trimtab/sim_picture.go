@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// stopAfterFlags are the flags --step and --svg: the step after which a scenario stops, and the file in which to draw
-// its node then.
+// stopAfterFlags are the flags --step and --svg: the step after which a scenario stops, and the file for a drawing of
+// the node after this step.
 type stopAfterFlags struct {
 	svg  string // a file, - for standard output, or "" for no picture
 	step int    // 0 means the last step
@@ -24,13 +24,14 @@ type stopAfterFlags struct {
 
 // add adds the flags to a command.
 func (e *stopAfterFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&e.svg, "svg", "", "only draw the node, in its final state, to this SVG `file`; - is standard output")
+	cmd.Flags().StringVar(&e.svg, "svg", "", "print no steps, and draw the node after the last step to this SVG `file`; - is standard output")
 	cmd.Flags().IntVar(&e.step, "step", 0, "stop after the step with this `number` (default: the last step)")
 	// This fails only if the flag does not exist, and the lines above have added it.
 	_ = cmd.MarkFlagFilename("svg", "svg")
 }
 
-// apply removes the steps after e.step from a scenario. It returns an option that draws the node at the end.
+// apply removes the steps after e.step from a scenario. It returns a function that sets the options of the simulation
+// so that it draws the node after the last step. If e.svg is "", this function changes nothing.
 func (e *stopAfterFlags) apply(s *scenario.Scenario) (func(*sim.RunOptions), error) {
 	all := len(s.Steps)
 	if e.step < 0 || e.step > all {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,6 +38,9 @@ func TestHangup(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	t.Setenv("TMPDIR", dir)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // so that the signal is not ignored if nohup started the test
+	defer signal.Stop(hangups)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out, done := &shownText{}, make(chan int, 1)

@@ -10,9 +10,9 @@ import (
 
 // sinceFlag is the value of the flag --since of the command events: the number of an event, or a duration before now.
 type sinceFlag struct {
-	text string
-	seq  uint64
-	ago  time.Duration
+	text string        // what the user wrote
+	seq  uint64        // the number of an event; 0 if the user wrote a duration
+	ago  time.Duration // 0 if the user wrote a number
 }
 
 // String returns what the user wrote.
@@ -36,8 +36,8 @@ func (s *sinceFlag) Set(text string) error {
 	return nil
 }
 
-// filter returns a function that calls show for events that are not older than the duration. Without a duration, it
-// returns show.
+// filter returns a function that calls show for each event that is at most s.ago older than now. If s.ago is 0, filter
+// returns show itself.
 func (s *sinceFlag) filter(now time.Time, show func(api.Event) error) func(api.Event) error {
 	if s.ago == 0 {
 		return show

@@ -13,12 +13,12 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// configVariable is the environment variable with the path of the configuration file, if no flag has it. The chart sets
-// it, so that commands in the agent's pod find the agent.
+// configVariable is the environment variable with the path of the configuration file, for commands without the flag
+// --config. The Helm chart sets the variable, so that commands in the agent's pod find the agent.
 const configVariable = "TRIMTAB_CONFIG"
 
-// defaultConfigFile returns the configuration file that is used if no flag names one. named means that the environment
-// names it.
+// defaultConfigFile returns the configuration file for commands without the flag --config. named is true if
+// $TRIMTAB_CONFIG names this file.
 func defaultConfigFile() (file string, named bool) {
 	file = os.Getenv(configVariable)
 	return cmp.Or(file, configFile), file != ""
@@ -29,8 +29,9 @@ func addConfig(cmd *cobra.Command) *string {
 	return cmd.Flags().String("config", "", "configuration `file` of the agent (default $"+configVariable+" or "+configFile+")")
 }
 
-// addSocket adds the flags --socket and --config to a command that asks the agent. The result has the path of the
-// status socket when the command runs: --socket, or else paths.statusSocket in the configuration file.
+// addSocket adds the flags --socket and --config to a command that asks the agent. When the command runs, the string
+// that addSocket returns has the path of the agent's status socket: the value of --socket, or else paths.statusSocket
+// in the configuration file.
 func addSocket(cmd *cobra.Command) *string {
 	socket := cmd.Flags().String("socket", "", "status socket of the agent (default paths.statusSocket of the configuration)")
 	file := addConfig(cmd)
@@ -43,16 +44,17 @@ func addSocket(cmd *cobra.Command) *string {
 	return socket
 }
 
-// statusSocket returns the status socket in a configuration file. It ignores errors in other keys of the file, because
-// a running agent keeps its socket while its file is invalid.
-func statusSocket(named string) (string, error) {
+// statusSocket returns the value of the key paths.statusSocket in the configuration file. The parameter flag is the
+// path in the flag --config; if it is "", statusSocket reads the default file. It ignores errors in other keys of the
+// file, because a running agent keeps its socket while its file is invalid.
+func statusSocket(flag string) (string, error) {
 	file, _ := defaultConfigFile()
-	text, err := os.ReadFile(cmp.Or(named, file))
+	text, err := os.ReadFile(cmp.Or(flag, file))
 	if err != nil {
-		if named != "" {
+		if flag != "" {
 			return "", &usageError{fmt.Errorf("--config: %w; name the agent's configuration, or its socket with --socket", err)}
 		}
-		return config.Default().Paths.StatusSocket, nil // perhaps only root can read the file
+		return config.Default().Paths.StatusSocket, nil // perhaps only root can read the file, so try the default socket
 	}
 	var c struct {
 		Paths struct {
@@ -61,15 +63,15 @@ func statusSocket(named string) (string, error) {
 	}
 	var types *yaml.TypeError // the file is YAML, but a key has the wrong type
 	err = yaml.Unmarshal(text, &c)
-	if err != nil && !errors.As(err, &types) && named != "" {
-		return "", &usageError{fmt.Errorf("--config %s: %w; check it with 'trimtab config check %[1]s', or name the socket with --socket", named, err)}
+	if err != nil && !errors.As(err, &types) && flag != "" {
+		return "", &usageError{fmt.Errorf("--config %s: %w; check it with 'trimtab config check %[1]s', or name the socket with --socket", flag, err)}
 	}
 	if err != nil || c.Paths.StatusSocket == nil {
-		return config.Default().Paths.StatusSocket, nil //nolint:nilerr // 'config check' reports the errors of a file
+		return config.Default().Paths.StatusSocket, nil //nolint:nilerr // 'trimtab config check' reports the errors of a file
 	}
 	if *c.Paths.StatusSocket == "" {
 		return "", &status.UnreachableError{
-			Hint: "the agent serves no status socket: paths.statusSocket is empty in " + cmp.Or(named, file),
+			Hint: "the agent serves no status socket: paths.statusSocket is empty in " + cmp.Or(flag, file),
 			Err:  errors.New("no status socket"),
 		}
 	}

@@ -26,14 +26,14 @@ var containerClasses = []string{"system", "dedicated", "shared", "reclaimed", "n
 
 // statusFlags are the flags of the command status.
 type statusFlags struct {
-	svg      string
+	svg      string // the file for a drawing of the node; "" for no drawing
 	cpu      string // a number; "" for the whole node
 	options  status.Options
 	watch    bool
-	selector string
-	interval time.Duration
-	wait     string
-	timeout  time.Duration
+	selector string        // selects pods by their labels
+	interval time.Duration // between two prints, with watch
+	wait     string        // ready, or "" for no wait
+	timeout  time.Duration // of the wait
 }
 
 func newStatus() *cobra.Command {
@@ -41,14 +41,14 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show what the agent on this node does: attachment, CPUs, containers",
 		Long: `Asks the running agent what is in force: its configuration, the attachment to the
-runtime, which pod owns which CPUs, and one line for each container. A configuration file that
-was refused and values that could not be applied are named here first.
+runtime, which pod owns which CPUs, and one line for each container. The first lines name
+a refused configuration file, and the values that could not be applied.
 
 With --watch it prints the state again and again. With --wait=ready it first waits until
-the agent is attached to a runtime and has applied what the runtime runs. -o wide has
-limits as the kernel has them, and for each container its QoS class, its id and why it
-has these CPUs. --cpu N shows one CPU instead: its owner or pools, and which containers may
-run there.`,
+the agent is attached to a runtime and has applied its decisions to the running
+containers. -o wide shows limits in the form of the kernel files, and for each container
+its QoS class, its id and why it has these CPUs. --cpu N shows one CPU instead of the node:
+the owner of the CPU or its pools, and which containers may run there.`,
 		Example: `  trimtab status
   trimtab status --cpu 7
   trimtab status -n shop --class dedicated
@@ -80,10 +80,10 @@ run there.`,
 
 func (f *statusFlags) add(cmd *cobra.Command) {
 	addSVGFlag(cmd, &f.svg)
-	cmd.Flags().StringVar(&f.cpu, "cpu", "", "show who owns the CPU with this `number`, and which containers may run there")
+	cmd.Flags().StringVar(&f.cpu, "cpu", "", "show which pod owns the CPU with this `number`, and which containers may run there")
 	cmd.Flags().StringVarP(&f.options.Namespace, "namespace", "n", "", "list only containers in this namespace")
 	cmd.Flags().StringVar(&f.options.Class, "class", "", "list only the containers of this class: system, dedicated, shared, reclaimed or none")
-	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "list only the containers of pods with these labels, as app=web,tier!=test")
+	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "list only the containers of pods with these labels, such as app=web,tier!=test")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "print the state repeatedly, until interrupted")
 	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two prints of --watch, at least 100ms")
 	cmd.Flags().StringVar(&f.wait, "wait", "", "wait for this state first: ready")
@@ -122,7 +122,7 @@ func (f *statusFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// show prints the state of the node. With --watch it prints it again after each interval, until ctx ends.
+// show prints the state of the node. With --watch it prints the state again after each interval, until ctx ends.
 func (f *statusFlags) show(ctx context.Context, c *status.Client, w io.Writer, out *cli.Format) error {
 	f.options.Color, f.options.Wide = useColors(w), out.String() == "wide"
 	width, live := terminalWidth(w)
@@ -168,9 +168,9 @@ func (f *statusFlags) render(w io.Writer, n api.Node) error {
 	return nil
 }
 
-// awaitReady waits until an agent answers at a socket and reports that it is ready.
-func awaitReady(ctx context.Context, socket string, most time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// awaitReady waits until an agent answers at a socket and reports that it is ready, at most for timeout.
+func awaitReady(ctx context.Context, socket string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var last error
 	for {
@@ -188,7 +188,7 @@ func awaitReady(ctx context.Context, socket string, most time.Duration) error {
 			last = err
 		}
 		if !sleep.For(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("waited %v for the agent to be ready: %w", most, last)
+			return fmt.Errorf("waited %v for the agent to be ready: %w", timeout, last)
 		}
 	}
 }

@@ -31,9 +31,9 @@ func newSysdump() *cobra.Command {
 		Use:   "sysdump [FILE.tar.gz]",
 		Short: "Collect what a maintainer needs to find a fault",
 		Long: `Packs a compressed archive: the version, the agent's status, configuration and journal,
-its metrics where http.address serves them, what doctor finds, and the node's kernel,
-CPUs, NUMA nodes and cgroup mounts. If a part cannot be collected, the archive has the
-reason instead; - is standard output.
+the agent's metrics if http.address is set, the results of 'trimtab doctor', and the
+node's kernel, CPUs, NUMA nodes and cgroup mounts. If a part cannot be collected, the
+archive has the reason instead. The file name - means standard output.
 
 The archive has no values of environment variables, no keys and no tokens. It has names of
 pods, and the labels and annotations on which decisions are based.`,
@@ -69,20 +69,22 @@ pods, and the labels and annotations on which decisions are based.`,
 	return cmd
 }
 
-// archivePart is a file of the archive, or the error because of which it is missing.
+// archivePart is one file of the archive that the command sysdump writes. If the command could not collect the file,
+// err is not nil and the archive lacks the file.
 type archivePart struct {
 	name string
 	data []byte
 	err  error
 }
 
-// nodeFiles are the files of the node that the archive includes.
+// nodeFiles are files in /proc and /sys of the node. The archive of the command sysdump has a copy of each.
 var nodeFiles = []string{
 	"/proc/version", "/proc/sys/kernel/osrelease", "/sys/devices/system/cpu/online", "/sys/devices/system/cpu/isolated",
 	"/sys/devices/system/node/online", "/sys/fs/cgroup/cgroup.controllers", "/sys/fs/cgroup/cpuset.cpus.effective",
 }
 
-// sysdumpParts collects the parts of the archive. It continues if a part fails.
+// sysdumpParts collects the files for the archive of the command sysdump. If it cannot collect a file, it continues
+// with the next file.
 func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -132,7 +134,7 @@ func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart 
 	add("config.yaml", func() (any, error) { return readWithoutEnv(file) })
 	add("doctor.json", func() (any, error) {
 		return doctor.Run(ctx, doctor.Options{
-			HostRoot: "/", ConfigFile: file, KubeletRoot: "/var/lib/kubelet", Ask: askStatus, Specs: agent.AskSpecs, Grants: agent.AskGrants,
+			HostRoot: "/", ConfigFile: file, KubeletRoot: "/var/lib/kubelet", Ask: askStatus, Specs: agent.QuerySpecs, Grants: agent.QueryGrants,
 		}), nil
 	})
 	for _, path := range nodeFiles {
@@ -142,7 +144,7 @@ func sysdumpParts(ctx context.Context, socket, configFlag string) []archivePart 
 	return parts
 }
 
-// hideEnv replaces the values of environment variables in decided values.
+// hideEnv replaces, in the values that the agent decided for a container, each value of an environment variable.
 func hideEnv(values []api.Value) {
 	for i := range values {
 		if strings.HasPrefix(values[i].Field, "env ") {
@@ -161,7 +163,8 @@ func metricsAddress(c api.Configuration) string {
 	return ""
 }
 
-// hideRuleEnv replaces the values to which the rules in a configuration set environment variables.
+// hideRuleEnv replaces the values of environment variables that rules set. It changes the key rules in c, the
+// configuration that the agent reports.
 func hideRuleEnv(c api.Configuration) {
 	for i, k := range c.Keys {
 		if k.Key != "rules" {
@@ -175,10 +178,10 @@ func hideRuleEnv(c api.Configuration) {
 	}
 }
 
-// hiddenValue replaces a value that the archive must not have.
+// hiddenValue replaces each hidden value.
 const hiddenValue = "(left out)"
 
-// readWithoutEnv reads a configuration file and replaces the values of environment variables.
+// readWithoutEnv reads a configuration file and hides the values of environment variables.
 func readWithoutEnv(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -187,20 +190,21 @@ func readWithoutEnv(file string) ([]byte, error) {
 	return withoutEnv(text)
 }
 
-// withoutEnv replaces the values of environment variables in a configuration, or in a part of a configuration.
+// withoutEnv hides the values of environment variables in a configuration, or in a section of a configuration.
 func withoutEnv(text []byte) ([]byte, error) {
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(text, &document); err != nil {
 		return nil, fmt.Errorf("the file is left out: it is not valid YAML, so the command cannot remove the values of environment variables: %w", err)
 	}
-	if !hideSettings(&document) {
+	if !hideEnvInYAML(&document) {
 		return text, nil
 	}
 	return yamlv3.Marshal(&document)
 }
 
-// hideSettings replaces the values to which rules set environment variables. It reports whether it found any.
-func hideSettings(n *yamlv3.Node) (found bool) {
+// hideEnvInYAML replaces the values of environment variables in rules. It searches a YAML node and all nodes below this
+// node, and reports whether it found such a value.
+func hideEnvInYAML(n *yamlv3.Node) (found bool) {
 	values := map[string]*yamlv3.Node{}
 	for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
 		values[n.Content[i].Value] = n.Content[i+1]
@@ -214,7 +218,7 @@ func hideSettings(n *yamlv3.Node) (found bool) {
 		}
 	}
 	for _, below := range n.Content {
-		found = hideSettings(below) || found
+		found = hideEnvInYAML(below) || found
 	}
 	return found
 }

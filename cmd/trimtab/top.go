@@ -28,20 +28,22 @@ func newTop() *cobra.Command {
 		Short: "Watch the node: the load of each CPU, its owner, and waiting work",
 		Long: `Shows the node's CPUs by NUMA node, how busy each has been since the last reading and
 who owns it, and the kernel's pressure figures. Below are the pods that own CPUs and the
-pools, with what their containers have used, and the containers: the CPUs that they have
-used, their limit, the share of periods in which the limit throttled them, and the share
-of the time in which one of their tasks waited for a CPU. Problems are coloured. The marks
-are those of 'trimtab status'. Keys: q ends, space pauses, s sorts by name or by use.
+pools, each with the CPUs that its containers have used. Then each container has a line:
+the CPUs that it has used, its limit, the share of periods in which the limit throttled
+it, and the share of the time in which one of its tasks waited for a CPU. Problems are
+coloured. The marks mean the same as in 'trimtab status'. Keys: q ends, space pauses, s
+sorts by name or by use.
 
-Without a terminal, or with --once, it reads twice and prints one picture. It is as wide
-as --width, COLUMNS or the terminal says, in this order, or else 100 columns.`,
+Without a terminal, or with --once, it reads twice and prints one picture. The width of
+the picture is --width, or else COLUMNS, or else the terminal's width, or else 100
+columns.`,
 		Example: "  trimtab top\n  trimtab top --interval 5s\n  trimtab top --once --width 160",
 		Args:    cli.Arguments(0),
 	}
 	socket := addSocket(cmd)
 	every := cli.Interval(cmd, "time between two readings, at least 100ms")
 	once := cmd.Flags().Bool("once", false, "print one picture and exit")
-	wide := cmd.Flags().Int("width", 0, "`columns` of a picture that is printed once (default COLUMNS, or the terminal's)")
+	wide := cmd.Flags().Int("width", 0, "width in `columns`, without a terminal or with --once (default COLUMNS, or the terminal's width)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *every < 100*time.Millisecond {
 			return &usageError{fmt.Errorf("--interval %v: want 100ms or more", *every)}
@@ -72,7 +74,8 @@ as --width, COLUMNS or the terminal says, in this order, or else 100 columns.`,
 	return cmd
 }
 
-// sampleTwice takes two samples, and returns the frame that shows what happened between them.
+// sampleTwice takes two samples of the node's state and of the load of its CPUs, with the time between from one to the
+// other. It returns the picture of what happened between the two samples.
 func sampleTwice(ctx context.Context, m top.Model, ask top.Ask, between time.Duration) (top.Frame, error) {
 	for i := range 2 {
 		if i > 0 {
@@ -95,8 +98,8 @@ func sampleTwice(ctx context.Context, m top.Model, ask top.Ask, between time.Dur
 	return m.Frame(), nil
 }
 
-// sampleOf asks the agent for the state of the node and for what its containers have used. An older agent does not
-// report what containers have used; then sampleOf returns only the state.
+// sampleOf asks the agent for the state of the node and for the CPU time that its containers have used. An older agent
+// does not report this CPU time; then sampleOf returns only the state.
 func sampleOf(ctx context.Context, c *status.Client) (api.Node, api.Usage, error) {
 	node, err := c.Status(ctx)
 	if err != nil {
@@ -109,7 +112,7 @@ func sampleOf(ctx context.Context, c *status.Client) (api.Node, api.Usage, error
 	return node, used, err
 }
 
-// columnsVariable returns the width in $COLUMNS. It returns 0 if the variable is not set or not a valid width.
+// columnsVariable returns the width in $COLUMNS, or 0 if the variable is not set or is no valid width.
 func columnsVariable() int {
 	n, err := strconv.Atoi(os.Getenv("COLUMNS"))
 	if err != nil || n < minWidth || n > maxWidth {

@@ -9,7 +9,7 @@ import (
 func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Print what this program was built from",
+		Short:   "Print the version and the commit of this program",
 		Long:    "Prints version and commit, as the Go toolchain recorded them when building.",
 		Example: "  trimtab version\n  trimtab version -o json",
 		Args:    cli.Arguments(0),

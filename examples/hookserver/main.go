@@ -1,9 +1,10 @@
-// Command hookserver is an example of a hook server. For containers of pods with the label
-// example.com/bursts: "yes" it removes the CFS quota, halves the CPU shares, and sets an environment variable.
+// Command hookserver is an example of a hook server: a gRPC server that the node agent calls before a container is
+// created or updated. For containers of pods with the label example.com/bursts: "yes", the server removes the CFS
+// quota, halves the CPU shares, and sets an environment variable.
 //
 // hookserver SOCKET [REGISTRATION.json]
 //
-// It stores nothing, because each call has all known data of the container.
+// The server stores nothing, because each request contains all data of the container that the caller knows.
 package main
 
 import (
@@ -25,19 +26,20 @@ import (
 // label is the label by which pods request this policy. Its value must be "yes".
 const label = "example.com/bursts"
 
-// policy is the server. It answers Unimplemented to the calls that it does not have. It does not register for them,
-// so no agent makes them.
+// policy implements the server. It answers Unimplemented to all other hooks of the protocol. Its registration file does
+// not list these hooks, so no agent calls them.
 type policy struct {
 	hooks.UnimplementedRuntimeHookServiceServer
 }
 
-// PreCreateContainerHook is called before a container is created. Its answer has the changes.
+// PreCreateContainerHook is called before a container is created. The response has the container's new resources and
+// variables.
 func (policy) PreCreateContainerHook(_ context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	if r.GetPodLabels()[label] != "yes" {
 		return &hooks.ContainerResourceHookResponse{}, nil // nothing changes
 	}
-	// Start from the request. A missing oom_score_adj in the answer would count as 0, and missing variables would
-	// be removed.
+	// Start from the values in the request. The caller takes a missing oom_score_adj for 0, and removes variables that
+	// are missing in the response.
 	resources, envs := r.GetContainerResources(), r.GetContainerEnvs()
 	if resources == nil {
 		resources = &hooks.LinuxContainerResources{}
@@ -60,8 +62,8 @@ func (p policy) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.Co
 	return &hooks.ContainerResourceHookResponse{ContainerResources: r.ContainerResources}, nil
 }
 
-// registration is the file by which callers find the server. Ignore means that pods start without the server if it
-// does not answer.
+// registration is the content of the file in which callers find the server's socket. Ignore means that containers are
+// created without the server's changes if the server does not answer.
 const registration = `{
 	"remote-endpoint": %q,
 	"failure-policy": "Ignore",
@@ -69,7 +71,7 @@ const registration = `{
 }
 `
 
-// register replaces the file in one step, because a caller must not see half of it.
+// register writes the registration file in one step, because a caller must not read a half-written file.
 func register(file, socket string) error {
 	tmp := filepath.Join(filepath.Dir(file), ".hookserver.tmp")
 	if err := os.WriteFile(tmp, fmt.Appendf(nil, registration, socket), 0o644); err != nil { //nolint:gosec // proxies of other users read it
@@ -83,8 +85,8 @@ func serve(ctx context.Context, socket, file string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) { // the socket of an earlier run
 		return err
 	}
-	// The socket file gets the mode that the socket has when it is bound. It is therefore for its owner alone from
-	// the first moment.
+	// bind creates the socket file with the mode of the socket. Set the mode before bind, so that at no time another
+	// user can connect.
 	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var chmod error
 		err := c.Control(func(fd uintptr) { chmod = syscall.Fchmod(int(fd), 0o600) })

@@ -1,12 +1,12 @@
-// Command qrmplugin is an example of a QoS resource plugin (resourceplugin.v1alpha1), as Katalyst's kubelet
-// and Trimtab call them. It allocates network interfaces, each near one NUMA node:
+// Command qrmplugin is an example of a QoS resource plugin (API resourceplugin.v1alpha1). A manager calls such a plugin:
+// Katalyst's kubelet or Trimtab. The plugin allocates network interfaces, each of which is near one NUMA node. Usage:
 //
-// qrmplugin -dir /var/lib/trimtab/resource-plugins -state /var/lib/qrmplugin.json -nics eth1@0,eth2@1
-// [flags]
+//	qrmplugin -dir /var/lib/trimtab/resource-plugins -state /var/lib/qrmplugin.json -nics eth1@0,eth2@1
+//	[flags]
 //
-// A container that requests example.com/nic gets that number of interfaces: their names in the variable
-// NICS and in an annotation, and, if configured, a mount and a device. The allocations are stored in a
-// file, so that a restart allocates no interface twice.
+// A container that requests N of the resource example.com/nic gets N interfaces. The plugin returns their names in the
+// variable NICS and in an annotation. With -mount and -device, the container also gets a mount and a device. The plugin
+// stores the allocations in a file, so that it allocates no interface twice after a restart.
 package main
 
 import (
@@ -32,8 +32,9 @@ import (
 )
 
 const (
+	// version is the version of the plugin API.
 	version = "v1alpha1"
-	// socketCheckInterval is how often the plugin checks whether the manager has created its socket again.
+	// socketCheckInterval is the pause between two checks whether the manager has created its own socket again.
 	socketCheckInterval = 200 * time.Millisecond
 	// registerTimeout is the time limit of a registration.
 	registerTimeout = 10 * time.Second
@@ -41,26 +42,26 @@ const (
 
 // settings are the values of the flags.
 type settings struct {
-	dir              string // the manager's directory: the plugin registers at its kubelet.sock
+	dir              string // the manager's directory: the plugin registers at the socket kubelet.sock in it
 	watchedDirectory string // a directory that a manager watches for plugins; replaces dir
 	socket           string // the name of the plugin's own socket
-	resource         string
-	state            string
+	resource         string // the name of the resource that the plugin allocates
+	state            string // the path of the file with the allocations; "" to store none
 	nics             []nic
 	mount            string // HOST:CONTAINER, mounted read-only
-	device           string
+	device           string // the path of a device that each container gets
 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.dir, "dir", "", "the manager's directory, with kubelet.sock")
 	flag.StringVar(&s.watchedDirectory, "watched", "", "a directory that a manager watches, instead of -dir")
-	flag.StringVar(&s.socket, "socket", "qrmplugin.sock", "the name of the plugin's socket in that directory")
+	flag.StringVar(&s.socket, "socket", "qrmplugin.sock", "the name of the plugin's socket in the directory of -dir or -watched")
 	flag.StringVar(&s.resource, "resource", "example.com/nic", "the name of the resource")
 	flag.StringVar(&s.state, "state", "", "the file in which the plugin stores its allocations")
 	nics := flag.String("nics", "", "interfaces, each with its NUMA node: eth1@0,eth2@1")
 	flag.StringVar(&s.mount, "mount", "", "a path of the host to mount read-only into containers, and the path in them: HOST:CONTAINER")
-	flag.StringVar(&s.device, "device", "", "a device that containers get")
+	flag.StringVar(&s.device, "device", "", "the path of a device that each container with interfaces gets")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -87,7 +88,7 @@ func parseNICs(text string) ([]nic, error) {
 	return out, nil
 }
 
-// run serves until ctx ends.
+// run serves the plugin's API until ctx ends.
 func run(ctx context.Context, s settings) error {
 	dir := s.dir
 	if s.watchedDirectory != "" {
@@ -106,7 +107,7 @@ func run(ctx context.Context, s settings) error {
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
-		return fmt.Errorf("open the socket: %w", err)
+		return fmt.Errorf("listen on the socket of the plugin: %w", err)
 	}
 	server := grpc.NewServer()
 	api.RegisterResourcePluginServer(server, p)
@@ -118,11 +119,11 @@ func run(ctx context.Context, s settings) error {
 	return server.Serve(l)
 }
 
-// watchedRegistration answers a manager that found the socket in a watched directory.
+// watchedRegistration is the registration service for a manager that found the plugin's socket in a watched directory.
 type watchedRegistration struct {
 	registry.UnimplementedRegistrationServer
 
-	name string
+	name string // the name of the resource
 }
 
 // GetInfo returns the identity of this plugin.
@@ -133,12 +134,13 @@ func (w watchedRegistration) GetInfo(context.Context, *registry.InfoRequest) (*r
 // NotifyRegistrationStatus receives the result of the registration.
 func (watchedRegistration) NotifyRegistrationStatus(_ context.Context, s *registry.RegistrationStatus) (*registry.RegistrationStatusResponse, error) {
 	if !s.GetPluginRegistered() {
-		log.Printf("the manager refused the plugin: %s", s.GetError())
+		log.Printf("the manager refused to register the plugin: %s", s.GetError())
 	}
 	return &registry.RegistrationStatusResponse{}, nil
 }
 
-// keepRegistered registers at the manager, and again whenever the manager has created a new socket.
+// keepRegistered registers the plugin at the manager until ctx ends. It registers again whenever the manager has
+// created a new socket.
 func keepRegistered(ctx context.Context, s settings, p *plugin) {
 	path := filepath.Join(s.dir, "kubelet.sock")
 	var at os.FileInfo

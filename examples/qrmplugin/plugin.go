@@ -24,7 +24,8 @@ type nic struct {
 	node uint64
 }
 
-// plugin allocates interfaces to containers. It answers Unimplemented to the calls that it does not have.
+// plugin allocates interfaces to containers. A call of the API that it does not implement returns the code
+// Unimplemented.
 type plugin struct {
 	api.UnimplementedResourcePluginServer
 
@@ -68,17 +69,18 @@ func (p *plugin) save() error {
 	return err
 }
 
+// options returns that the plugin has topology hints, and that the manager must poll GetResourcesAllocation.
 func (p *plugin) options() *api.ResourcePluginOptions {
 	return &api.ResourcePluginOptions{WithTopologyAlignment: true, NeedReconcile: true}
 }
 
-// GetResourcePluginOptions returns which calls the plugin needs from its manager.
+// GetResourcePluginOptions tells the manager which calls the plugin needs.
 func (p *plugin) GetResourcePluginOptions(context.Context, *api.Empty) (*api.ResourcePluginOptions, error) {
 	return p.options(), nil
 }
 
-// requestedInterfaces returns the number of interfaces in a request, rounded up. It returns an error for an amount
-// that the node does not have.
+// requestedInterfaces returns the number of interfaces in a request, rounded up. It returns an error if this number is
+// below 1, or if the node has fewer interfaces.
 func (p *plugin) requestedInterfaces(r *api.ResourceRequest) (int, error) {
 	n := math.Ceil(r.GetResourceRequests()[p.settings.resource])
 	if !(n >= 1) || n > float64(len(p.settings.nics)) { // NaN is not a valid amount either
@@ -100,8 +102,9 @@ func (p *plugin) freeInterfaces() []nic {
 	return slices.DeleteFunc(slices.Clone(p.settings.nics), func(n nic) bool { return used[n.name] })
 }
 
-// GetTopologyHints returns the NUMA nodes that have enough free interfaces, and the set of all nodes with free
-// interfaces. Single nodes are preferred. If no single node has enough, the set of all nodes is preferred.
+// GetTopologyHints returns each NUMA node that has enough free interfaces, and the set of all nodes with free
+// interfaces. Single nodes are preferred. If no single node has enough, the set of all nodes is preferred. For a
+// container that already has interfaces, GetTopologyHints returns only the nodes of these interfaces.
 func (p *plugin) GetTopologyHints(_ context.Context, r *api.ResourceRequest) (*api.ResourceHintsResponse, error) {
 	n, err := p.requestedInterfaces(r)
 	if err != nil {
@@ -133,6 +136,7 @@ func (p *plugin) GetTopologyHints(_ context.Context, r *api.ResourceRequest) (*a
 	return p.hints(r, out...), nil
 }
 
+// hints returns a response with these hints for the container of the request.
 func (p *plugin) hints(r *api.ResourceRequest, list ...*api.TopologyHint) *api.ResourceHintsResponse {
 	return &api.ResourceHintsResponse{
 		PodUid: r.GetPodUid(), PodNamespace: r.GetPodNamespace(), PodName: r.GetPodName(), ContainerName: r.GetContainerName(),
@@ -152,7 +156,8 @@ func (p *plugin) nodesOf(names []string) []uint64 {
 	return slices.Compact(out)
 }
 
-// Allocate allocates interfaces, those of the hint first. It returns the same answer for the same request.
+// Allocate allocates interfaces to a container, first those on the hint's nodes. If the container already has
+// interfaces, Allocate returns these.
 func (p *plugin) Allocate(_ context.Context, r *api.ResourceRequest) (*api.ResourceAllocationResponse, error) {
 	n, err := p.requestedInterfaces(r)
 	if err != nil {
@@ -187,7 +192,7 @@ func (p *plugin) Allocate(_ context.Context, r *api.ResourceRequest) (*api.Resou
 	}, nil
 }
 
-// distance is 0 for an interface on one of the nodes, and 1 otherwise.
+// distance returns 0 for an interface on one of the nodes, and 1 for any other interface.
 func distance(nodes []uint64, n nic) int {
 	if slices.Contains(nodes, n.node) {
 		return 0
@@ -195,7 +200,7 @@ func distance(nodes []uint64, n nic) int {
 	return 1
 }
 
-// allocation is the answer for a container that has interfaces.
+// allocation returns the answer about a container that has the interfaces with these names.
 func (p *plugin) allocation(names []string) *api.ResourceAllocation {
 	text := strings.Join(names, ",")
 	info := &api.ResourceAllocationInfo{

@@ -1,6 +1,7 @@
 // Package adopt reads the CPUs and memory nodes that other agents of a node gave to containers, from the files and
-// annotations of these agents. The package decides nothing. It does not check checksums that only the other agent can
-// compute, because a grant counts only if the container's cpuset in the kernel is the same.
+// annotations of these agents. The package decides nothing. It does not verify the checksums in these files, because
+// only the other agent can compute them. Instead, package engine compares the CPUs with the container's cpuset in the
+// kernel before Trimtab uses them.
 package adopt
 
 import (
@@ -19,24 +20,25 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// MaxBytes is the largest size, in bytes, of a file that Read accepts. A node with a thousand containers has a few
-// megabytes.
+// MaxBytes is the largest size, in bytes, of a file that Read accepts. The file of a node with a thousand containers
+// has a few megabytes.
 const MaxBytes = 32 << 20
 
-// System is another agent, whose grants Trimtab can take over.
+// System is another agent, such as the kubelet. Trimtab can take over the CPUs and memory nodes that this agent gave to
+// containers.
 type System struct {
 	Name string
 	// Files are the files that Read reads, in this order. At least one of them must exist, unless the list is empty.
 	Files []File
-	// parsePod reads the annotations and labels of a pod; nil if the agent stores nothing there.
+	// parsePod reads what the agent stored in the annotations and labels of a pod; nil if the agent stores nothing there.
 	parsePod func(*lifecycle.Pod) ([]lifecycle.FormerContainer, error)
 }
 
-// File is a file of a system.
+// File is a file in which another agent stores its state.
 type File struct {
 	// Path is the default path of the file, below the root of the host.
 	Path string
-	// parse reads the file. Its errors name the line or the key in the file.
+	// parse returns the containers in the text of the file. Errors name the line or the key in the file.
 	parse func(text []byte) ([]lifecycle.FormerContainer, error)
 }
 
@@ -57,7 +59,7 @@ func Systems() []System {
 	}
 }
 
-// SystemNames returns the names of the systems.
+// SystemNames returns the names of the agents that Trimtab can take over from.
 func SystemNames() (names []string) {
 	for _, s := range Systems() {
 		names = append(names, s.Name)
@@ -65,7 +67,7 @@ func SystemNames() (names []string) {
 	return names
 }
 
-// FindSystem returns a system by its name.
+// FindSystem returns the agent with a name. It returns an error if Trimtab cannot take over from this agent.
 func FindSystem(name string) (System, error) {
 	all := Systems()
 	i := slices.IndexFunc(all, func(s System) bool { return s.Name == name })
@@ -75,8 +77,8 @@ func FindSystem(name string) (System, error) {
 	return all[i], nil
 }
 
-// Read reads the files of a system below a root. If several files have the same container, the result has one row for
-// this container.
+// Read reads the files of the agent s below a root directory. If several files name the same container, the result has
+// only one entry for this container, with the values of all these files.
 func (s System) Read(root fs.FS) (lifecycle.FormerAgent, error) {
 	out := lifecycle.FormerAgent{System: s.Name}
 	var missing []string
@@ -119,17 +121,18 @@ func readFile(root fs.FS, path string) ([]byte, error) {
 	return text, err
 }
 
-// sameContainer reports whether two rows name the same container.
+// sameContainer reports whether two entries are for the same container.
 func sameContainer(a, b lifecycle.FormerContainer) bool {
 	return a.ID == b.ID && a.PodUID == b.PodUID && a.Container == b.Container
 }
 
-// compareRows orders rows by pod UID, container name and container id.
+// compareRows orders entries by pod UID, container name and container id.
 func compareRows(a, b lifecycle.FormerContainer) int {
 	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container), cmp.Compare(a.ID, b.ID))
 }
 
-// mergeRow adds a row. If there is a row of the same container, it adds the values to that row.
+// mergeRow adds the entry row to a list. If the list already has an entry for the same container, mergeRow instead
+// copies into that entry the values that it lacks.
 func mergeRow(all []lifecycle.FormerContainer, row lifecycle.FormerContainer) []lifecycle.FormerContainer {
 	i := slices.IndexFunc(all, func(r lifecycle.FormerContainer) bool { return sameContainer(r, row) })
 	if i < 0 {
@@ -142,9 +145,10 @@ func mergeRow(all []lifecycle.FormerContainer, row lifecycle.FormerContainer) []
 	return all
 }
 
-// MatchContainers returns what a former agent gave to each container of a list, by container id. The most exact row
-// counts: the row with the container's id, else the row with its pod and name, else the row of its pod, else
-// the row for all other containers. MatchContainers returns an error if a.System is not one of Systems.
+// MatchContainers returns what the other agent a gave to each container of a list, by container id. Several entries of
+// a.Containers can match a container. MatchContainers takes the first that exists of: the entry with the container's
+// id, the entry with its pod's UID and its name, the entry with only its pod's UID, the entry without any id. It
+// returns an error if Trimtab cannot take over from the agent a.System.
 func MatchContainers(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers []*lifecycle.Container) (map[string]lifecycle.FormerContainer, error) {
 	s, err := FindSystem(a.System)
 	if err != nil {
@@ -165,7 +169,7 @@ func MatchContainers(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers
 		}
 		gave, err := s.parsePod(p)
 		if err != nil {
-			continue // the error is reported as a problem of the pod
+			continue // Trimtab also reads this annotation when it decides about the pod, and then reports the error
 		}
 		for _, row := range gave {
 			rows[rowKey(row)] = row
@@ -186,7 +190,7 @@ func MatchContainers(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers
 	return out, nil
 }
 
-// rowKey returns a row with only the fields that identify its container.
+// rowKey returns a copy of the entry r that has only the fields that identify its container.
 func rowKey(r lifecycle.FormerContainer) lifecycle.FormerContainer {
 	if r.ID != "" {
 		return lifecycle.FormerContainer{ID: r.ID}
@@ -203,7 +207,7 @@ func normalizeList(text string) (string, error) {
 	return topology.FormatList(ids), nil
 }
 
-// decodeJSON decodes JSON. Its errors name the line.
+// decodeJSON decodes JSON. Errors name the line.
 func decodeJSON(text []byte, into any) error {
 	err := json.Unmarshal(text, into)
 	if err == nil {

@@ -9,7 +9,8 @@ import (
 )
 
 // koordinatorPod reads the CPUs that koord-scheduler assigned to a pod, and that koordlet gives to the pod's
-// containers. It cannot read the share pools, on which other pods run, because only the API server has them.
+// containers. The result lacks Koordinator's share pools, on which other pods run, because only the API server has
+// them.
 func koordinatorPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
 	row := lifecycle.FormerContainer{PodUID: p.UID, Class: p.Labels[intent.KoordQoSClass], Where: "label " + intent.KoordQoSClass}
 	if text := p.Annotations[intent.KoordResourceStatus]; text != "" {
@@ -33,7 +34,8 @@ func koordinatorPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
 	return []lifecycle.FormerContainer{row}, nil
 }
 
-// rubikPod reads whether rubik treats a pod as offline. rubik gives no container CPUs of its own.
+// rubikPod reports the class "offline" for a pod that gives way to other pods under rubik. For other pods it reports
+// nothing. rubik assigns no CPUs to containers.
 func rubikPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
 	if p.Annotations[intent.RubikPreemptable] != "true" && p.Labels[intent.RubikPreemptable] != "true" {
 		return nil, nil

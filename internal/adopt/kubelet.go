@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// kubeletCPUs reads the state of the kubelet's CPU manager. The policy "static" lists exclusive
-// CPUs by pod and container; all others run on the default set.
+// kubeletCPUs reads the state of the kubelet's CPU manager. With the policy "static" the file lists exclusive CPUs by
+// pod and container. All other containers run on the default CPU set.
 func kubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 	var state struct {
 		PolicyName    string                       `json:"policyName"`
@@ -21,7 +21,7 @@ func kubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 		return nil, err
 	}
 	if state.PolicyName != "static" {
-		return nil, nil // the policy "none" gives no container CPUs of its own
+		return nil, nil // with the policy "none" the kubelet assigns no CPUs to containers
 	}
 	var out []lifecycle.FormerContainer
 	shared, err := normalizeList(state.DefaultCPUSet)
@@ -47,8 +47,9 @@ func kubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 	return out, nil
 }
 
-// kubeletMemory reads the state of the kubelet's memory manager: the memory nodes of containers of
-// Guaranteed pods, by pod and container. The file has a block for each kind of memory.
+// kubeletMemory reads the state of the kubelet's memory manager: the memory nodes of containers of Guaranteed pods, by
+// pod and container. The file has a block for each kind of memory, such as huge pages. The result has the nodes of all
+// blocks.
 func kubeletMemory(text []byte) ([]lifecycle.FormerContainer, error) {
 	var state struct {
 		PolicyName string `json:"policyName"`

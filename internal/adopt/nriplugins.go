@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// nriPluginsCache reads the cache of a resource policy of nri-plugins: containers as NRI describes them, with the
-// cpuset that the policy gave them. The policy topology-aware also stores which of the CPUs are exclusive, and the
-// pool, as JSON in a string.
+// nriPluginsCache reads the cache file of nri-plugins. The file has the containers as NRI describes them, with the CPUs
+// and memory nodes that nri-plugins' resource policy gave them. If this policy is topology-aware, the file also has a
+// JSON string with the pool and the exclusive CPUs of each container.
 func nriPluginsCache(text []byte) ([]lifecycle.FormerContainer, error) {
 	var cache struct {
 		Containers map[string]struct {

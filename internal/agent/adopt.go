@@ -17,11 +17,12 @@ import (
 	"github.com/trimtab/trimtab/internal/report/status"
 )
 
-// adoptFile is the file in paths.state with which `trimtab adopt --apply` makes the agent take over from another
-// agent at its next start. It has no signature, because there is no key before the first start.
+// adoptFile is the file in paths.state that `trimtab adopt --apply` writes. When the agent starts the next time, it
+// reads the file and takes over from another agent. Other state files are signed. This file is not, because the key for
+// signatures does not exist before the agent's first start.
 const adoptFile = "adopt.json"
 
-// Adopt writes the file that makes the agent take over from another agent at its next start.
+// Adopt writes the file adoptFile, so that the agent takes over from another agent at its next start.
 func Adopt(c config.Config, from lifecycle.FormerAgent) error {
 	if c.Paths.State == "" {
 		return errors.New("the agent cannot take over, because it keeps no state files: set paths.state")
@@ -40,14 +41,15 @@ func Adopt(c config.Config, from lifecycle.FormerAgent) error {
 	return nil
 }
 
-// formerAgent is the agent from which this one takes over when the runtime first lists its containers.
+// formerAgent is the other agent from which this agent takes over. This agent takes over when the runtime reports its
+// containers for the first time.
 type formerAgent struct {
 	log *slog.Logger
 	// save saves the checkpoint and removes the file adoptFile.
 	save func() error
 
 	mu             sync.Mutex             // guards takeoverSource
-	takeoverSource *lifecycle.FormerAgent // what the other agent assigned; nil after the takeover, or if there is none
+	takeoverSource *lifecycle.FormerAgent // what the other agent assigned; nil after the takeover, or if there is no takeover
 }
 
 // readTakeover reads the file adoptFile, if `trimtab adopt --apply` wrote one.
@@ -80,7 +82,8 @@ func (a *Agent) readTakeover() *formerAgent {
 	return f
 }
 
-// Containers returns the CPUs and memory nodes that the other agent assigned to the containers of a list.
+// Containers returns the CPUs and memory nodes that the other agent assigned to the containers of an event, by
+// container id. It returns nil after the takeover.
 func (f *formerAgent) Containers(ev *lifecycle.Event) map[string]lifecycle.FormerContainer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,7 +100,8 @@ func (f *formerAgent) Containers(ev *lifecycle.Event) map[string]lifecycle.Forme
 	return gave
 }
 
-// TookOver ends the takeover after its decisions were applied.
+// TookOver ends the takeover. The conductor calls TookOver after it has applied the decisions about the containers that
+// the runtime listed.
 func (f *formerAgent) TookOver() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,15 +110,15 @@ func (f *formerAgent) TookOver() {
 	}
 	f.takeoverSource = nil
 	if err := f.save(); err != nil {
-		f.log.Warn("the agent cannot remove the file of 'trimtab adopt'; it reads the file again at its next start, which moves no container", logkey.Err, err)
+		f.log.Warn("the agent cannot remove the file of 'trimtab adopt'; at its next start it reads the file again, but changes the CPUs of no container", logkey.Err, err)
 	}
 }
 
-// PlanAdoption returns the decisions of an agent that would start now and take over from another agent.
+// PlanAdoption returns the decisions that the agent would make if it started now and took over from another agent.
 func (s source) PlanAdoption(from *lifecycle.FormerAgent) (api.Adoption, error) {
 	switch err := nodeview.Ready(s.a.conductor); {
 	case !isObserveMode(s.a.opt.Config):
-		return api.Adoption{}, fmt.Errorf("%w: the agent has mode: enforce and has already decided about the running containers; ask an agent with mode: observe", status.ErrCannotAdopt)
+		return api.Adoption{}, fmt.Errorf("%w: the agent has mode: enforce and has already decided about the running containers; use an agent with mode: observe", status.ErrCannotAdopt)
 	case err != nil:
 		return api.Adoption{}, fmt.Errorf("%w: the agent knows no container yet: %w", status.ErrCannotAdopt, err)
 	}

@@ -45,7 +45,7 @@ import (
 )
 
 // Options are the settings of an agent. Some fields, such as Machine, Tree and Host, replace parts of the node in tests
-// and with the embedded runtime. The agent reads Machine, Tree and Host from the real node if they are nil.
+// and simulations. The agent reads Machine, Tree and Host from the real node if they are nil.
 type Options struct {
 	Config     config.Config
 	ConfigFile string // watched for changes; "" for none
@@ -58,51 +58,57 @@ type Options struct {
 	LogLevel *slog.LevelVar
 	// SetLogFormat is called with log.format of the configuration; nil if the caller sets the format itself.
 	SetLogFormat func(string)
-	Version      string
-	Commit       string
+	Version      string // version of the agent
+	Commit       string // Git commit from which the agent was built
 	Log          *slog.Logger
 	Machine      *topology.Machine
 	Tree         *cgroup.Tree
 	Host         *lifecycle.Host
 	Resctrl      resctrl.FS
-	// CPUFiles are the cpufreq and cpuidle files. nil means those in paths.cpu, or none if Tree is set.
+	// CPUFiles are the cpufreq and cpuidle files. nil means the files in paths.cpu. If Tree is set, nil means that there
+	// are no files.
 	CPUFiles cpuclass.FS
-	// MemoryTiers are the files in which the kernel lists memory tiers, swap devices and free memory. nil means the
-	// files of this node, or no demotion if Tree is set.
+	// MemoryTiers are the files in which the kernel lists memory tiers, swap devices and free memory. nil means the files
+	// of this node. If Tree is set, nil means that the agent demotes no memory.
 	MemoryTiers demotion.Files
-	// Cookies makes the kernel calls for core scheduling. Processes makes those for the attributes of processes.
+	// Cookies makes the kernel calls for core scheduling. Processes makes the kernel calls for the attributes of
+	// processes. nil means the calls of the real kernel, or none if Tree is set.
 	Cookies   coresched.Kernel
 	Processes process.Kernel
-	// HasInterface reports whether the host has a network interface. If it is nil, the agent reads the files in
-	// Config.Paths.Sys; if Host is set too, the interfaces are unknown.
+	// HasInterface reports whether the host has a network interface. If HasInterface is nil and Host is nil, the agent
+	// reads the interfaces from the files in Config.Paths.Sys. If HasInterface is nil and Host is set, the agent knows
+	// no interfaces.
 	HasInterface func(name string) (has, known bool)
-	// Listeners are sockets that the CRI proxy serves in place of its own.
+	// Listeners are open sockets that the CRI proxy serves in place of the sockets that it would open itself.
 	Listeners []net.Listener
 	// Watch returns a watcher of changes in Tree; nil means inotify on the node's tree.
 	Watch func() (cgroup.Watcher, error)
-	// Proc is the directory from which the agent reads processes, GPUs, and the usage of CPUs and memory; "" for
-	// /proc.
+	// PollInterval is the interval at which the attachment "bypass" reads each container's resources from the runtime.
+	// 0 means the default of that attachment.
 	Proc string
-	// PollInterval is how often bypass reads each container's resources from the runtime; 0 for its default.
+	// PollInterval is how often the attachment bypass reads each container's resources from the runtime; 0 for the
+	// attachment's default.
 	PollInterval time.Duration
-	// Sweep is the interval between two searches for pods that ended without an event and for containers without a
+	// SweepInterval is the interval between two searches for pods that ended without an event and for containers without a
 	// cgroup; 0 for the conductor's default.
-	Sweep time.Duration
-	// CgroupDir is the directory that the agent locks to exclude a second agent if Tree is set, in place of the
-	// kubelet's cgroup root; "" for none.
+	SweepInterval time.Duration
+	// CgroupDir is the directory that the agent locks to exclude a second agent; "" for none. It is used only if Tree is
+	// set. Otherwise the agent locks the kubelet's cgroup root.
 	CgroupDir string
-	// StateFS returns the file system of a directory of state files; nil means that of the operating system.
+	// StateFS returns the file system of a directory of state files; nil means the file system of the operating system.
 	StateFS func(dir string) statefile.FS
 	// Dial connects to the runtime; nil means package net.
 	Dial socket.Dialer
-	// DialKubelet connects to the kubelet at host:port or at the path of a socket; nil means package net.
+	// FreeMemory gives the process's unused memory back to the operating system. The agent calls it after it has read
+	// all containers of a runtime. nil means debug.FreeOSMemory. A process that runs many agents sets a function that
+	// does nothing.
 	DialKubelet socket.Dialer
 	// FreeMemory returns free memory to the system after the agent has read all containers of a runtime; nil
 	// for debug.FreeOSMemory. A process with many agents sets a function that does nothing.
 	FreeMemory func()
-	// Spread is the maximum random delay before the agent lists objects at the API server; 0 means 20 s.
-	Spread time.Duration
-	// Polls makes the NRI attachment poll for the runtime's socket. Otherwise it uses inotify.
+	// MaxStartDelay is the maximum random delay after the start before the agent lists objects at the API server; 0 means 20 s.
+	MaxStartDelay time.Duration
+	// Polls makes the NRI attachment poll for the runtime's socket. If Polls is false, the attachment uses inotify.
 	Polls bool
 	// WrapListener wraps the listener of the status socket. It may be nil.
 	WrapListener func(net.Listener) net.Listener
@@ -116,24 +122,25 @@ type Agent struct {
 	settings        *settings
 	ownerLetters    cpumap.Letters // the letters that stand for pods in drawings of the CPUs
 	conductor       *conductor.Conductor
-	keeper          *keeper.Keeper
+	keeper          *keeper.Keeper // writes cgroup files and other kernel values, and stores the original values
 	files           stateFiles
-	specs           *podspec.Chain
-	grants          *podspec.Grants
-	hookServers     *hookserver.Servers // nil if the configuration names no hook servers
+	specs           *podspec.Chain      // the sources of pod specs
+	grants          *podspec.Grants     // the devices, CPUs and memory nodes that the kubelet assigned
+	hookServers     *hookserver.Servers // nil if hookServers.directory is empty
 	resourcePlugins *qrm.Manager        // nil if no resource plugins can register
-	ahead           *conductor.Ahead    // nil if ahead.enabled is not set
+	ahead           *conductor.Ahead    // decides about pods before the runtime reports them; nil if ahead.enabled is not set
 	nriHost         *nrihost.Host       // nil if the agent serves no NRI plugins
 	attachments     attachments
 	metrics         *metrics.Metrics
 	startTime       time.Time
 	otherAgent      otherAgent
 	cluster         cluster
-	layers          *layers.Watch // nil without cluster.config.enabled
+	layers          *layers.Watch // reads configuration layers from the API server; nil without cluster.config.enabled
 	layeredConfig   *layeredConfig
-	// fileConfig is the configuration of the file and the flags at the start of the agent.
+	// fileConfig is the configuration that the configuration file and the flags had when the agent started.
 	fileConfig config.Config
-	close      func() error
+	// close closes the agent's files and releases the lock of the state directory.
+	close func() error
 }
 
 // New makes an agent. The agent attaches to nothing and writes nothing to the kernel before Run.
@@ -155,8 +162,9 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// newAgent makes an agent. If restore is set, it merges the API server's last configuration over the file. If
-// that configuration may be the reason for an error, newAgent returns the agent together with the error.
+// newAgent makes an agent. If restore is true, newAgent merges the copy of the API server's last configuration over the
+// configuration file. If the agent with this merged configuration cannot be built, newAgent returns the agent together
+// with the error, so that the caller tries again without the copy. For other errors it returns no agent.
 func newAgent(o Options, restore bool) (*Agent, error) {
 	applyObserveMode(&o)
 	paths := o.Config.Paths
@@ -209,13 +217,13 @@ func (a *Agent) build() error {
 		return err
 	}
 	a.metrics = newMetrics(o)
-	a.cluster = connectCluster(o.Config.Cluster, kube.Options{Version: o.Version, Log: o.Log, Spread: cmp.Or(o.Spread, maxStartDelay)})
+	a.cluster = connectCluster(o.Config.Cluster, kube.Options{Version: o.Version, Log: o.Log, Spread: cmp.Or(o.MaxStartDelay, maxStartDelay)})
 	a.specs, a.grants = a.newSpecChain(a.cluster.client), a.newGrants()
 	a.keeper = a.newKeeper(tree)
 	a.conductor = conductor.New(conductor.Options{
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, HasEarlierKey: a.files.hasEarlierKey, Log: o.Log,
 		Now: time.Now, Tuning: conductorTuning(o.Config), Checkpoint: a.files.load(checkpointFile), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants, HookServers: a.newHookServers(), Plugins: a.newResourcePlugins(), DecidesAhead: o.Config.Ahead.Enabled, Sweep: o.Sweep,
+		Grants: a.grants, HookServers: a.newHookServers(), Plugins: a.newResourcePlugins(), DecidesAhead: o.Config.Ahead.Enabled, Sweep: o.SweepInterval,
 		FreeMemory: o.FreeMemory, NodeNow: a.settings.recordedNode, ObserveOnly: isObserveMode(o.Config),
 		HasInterface: interfaceProbe(o), NodeDevices: a.node.cdi.devices, FormerAgent: a.readTakeover(), Claims: newClaimSource(o, a.node.cdi), CPUClasses: a.newCPUClassWriter(), Demoter: a.newDemoter(machine),
 	})
@@ -232,7 +240,8 @@ func (a *Agent) build() error {
 	return nil
 }
 
-// newKeeper makes the keeper of the node's cgroups, and its writers for resctrl, core scheduling and processes.
+// newKeeper makes the keeper, which writes the node's cgroup files. It adds the keeper's writers for resctrl, core
+// scheduling and processes.
 func (a *Agent) newKeeper(tree *cgroup.Tree) *keeper.Keeper {
 	k := keeper.New(tree)
 	if isObserveMode(a.opt.Config) {
@@ -252,7 +261,7 @@ func (a *Agent) newKeeper(tree *cgroup.Tree) *keeper.Keeper {
 	return k
 }
 
-// openResctrl opens the node's resctrl tree; nil if it has none.
+// openResctrl opens the node's resctrl tree. It returns nil if the node has none.
 func (a *Agent) openResctrl() resctrl.FS {
 	if a.opt.Resctrl != nil || a.opt.Tree != nil {
 		return a.opt.Resctrl
@@ -269,7 +278,8 @@ func (a *Agent) openResctrl() resctrl.FS {
 // socketOf returns the path of the socket in an endpoint such as unix:///run/containerd/containerd.sock.
 func socketOf(endpoint string) string { return strings.TrimPrefix(endpoint, "unix://") }
 
-// readMachine reads the machine and opens its cgroup tree, unless Options has them.
+// readMachine returns the machine and the cgroup tree of the options. If the options have no machine, it reads the
+// files of the node. If they have no tree, it opens the node's cgroup tree.
 func (a *Agent) readMachine() (*topology.Machine, *cgroup.Tree, error) {
 	m := a.opt.Machine
 	if m == nil {
@@ -308,9 +318,9 @@ func treeOf(files *cgroup.Real, c config.Cgroup) (*cgroup.Tree, error) {
 	return tree, nil
 }
 
-// Run attaches to the runtime and serves until ctx ends or an error ends the agent. Containers keep their values
-// after Run returns. Run ends the attachments before the services, so that the agent still decides about the last
-// events and saves the decisions.
+// Run attaches to the runtime and runs the agent's services until ctx ends or an error ends the agent. Containers keep
+// their values after Run returns. Run ends the attachments before the services, so that the agent still decides about
+// the last events and saves the decisions.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -321,8 +331,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.otherAgent.openSocket(ctx)
 	a.serve(inner, group)
 
-	// The specs must be known before the runtime lists its containers. The runtime reports only what a pod
-	// requested when it was created, not later changes.
+	// The pod specs must be known before the runtime lists its containers. The runtime reports only what a pod requested
+	// when it was created, not later changes.
 	a.specs.AwaitFirst(ctx)
 	err := a.attachments.run(ctx)
 	end()
@@ -330,7 +340,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if save := a.files.save(checkpointFile); save != nil {
 		a.conductor.Checkpoint().SaveNow(save)
 	}
-	// The next agent reads the saved files, so the lock is released last.
+	// The next agent reads the saved files when it gets the lock, so the lock is released last.
 	return errors.Join(err, a.close(), a.otherAgent.lock.Release())
 }
 
@@ -400,7 +410,7 @@ func (a *Agent) Connected() bool {
 	return false
 }
 
-// Source returns the source of the answers of the status server.
+// Source returns the source from which the status server gets its answers.
 func (a *Agent) Source() status.Source { return source{a} }
 
 // source answers the requests of the status server with the state of the conductor and the agent.
@@ -416,12 +426,12 @@ func (s source) Status() api.Node {
 	n.Grants = &granted
 	n.HookServers = s.a.hookServerStatus()
 	n.NRIHost, n.ResourcePlugins = s.a.nriHostStatus(), s.a.resourcePluginStatus()
-	n.CDIDevices = nodeview.DeviceKinds(s.a.conductor, s.a.ownedDevices())
+	n.CDIDevices = nodeview.DeviceKinds(s.a.conductor, s.a.ownableDevices())
 	n.Agent, n.Standby = s.a.otherAgent.lock.Self(), s.a.otherAgent.standby()
 	n.Simulated = s.a.isMachineSimulated()
 	n.Version, n.Started, n.ConfigFile = s.a.opt.Version, s.a.startTime, s.a.opt.ConfigFile
 	n.Unsaved = s.a.files.unsavedFiles(s.a.keeper.Originals.JournalError())
-	n.Cluster = s.a.clusterStatus() // before settings.mu is locked, because clusterStatus waits for code that locks it
+	n.Cluster = s.a.clusterStatus() // before settings.mu is locked, because clusterStatus waits for code that locks settings.mu
 	var notReady string
 	if err := s.a.Ready(); err != nil {
 		notReady = err.Error()

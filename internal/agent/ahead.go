@@ -5,7 +5,8 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 )
 
-// newAhead makes the component that decides about pods before the runtime reports them; nil if it is disabled.
+// newAhead makes the component that decides about pods before the runtime reports them; nil if ahead.enabled is not
+// set.
 func (a *Agent) newAhead() *conductor.Ahead {
 	c := a.opt.Config.Ahead
 	if !c.Enabled {
@@ -25,7 +26,7 @@ func (a *Agent) pendingChanged() func() {
 	return func() { a.ahead.Changed() }
 }
 
-// pendingPods returns the pods that have not started, with the requests that the kubelet will send.
+// pendingPods returns the pods that have not started, in the form in which the kubelet will send them to the runtime.
 func (a *Agent) pendingPods() (out []engine.PlannedPod) {
 	for _, p := range a.specs.Pending() {
 		out = append(out, plannedPod(p.Spec, p.Labels, p.Annotations, nil))

@@ -16,7 +16,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// attachments are the configured attachments to the runtime.
+// attachments are the configured attachments to the runtime. A field is nil if the configuration does not use the
+// attachment.
 type attachments struct {
 	nri    *nri.Attachment
 	bypass *bypass.Attachment
@@ -24,8 +25,9 @@ type attachments struct {
 	auto   *auto.Failover // switches between nri and bypass; nil without attach: auto
 }
 
-// makeAttachments makes the configured attachments. If a runtime launched this process as an NRI plugin, the process
-// ends with the runtime, so attach: auto makes no fallback.
+// makeAttachments makes the configured attachments. With attach: auto, these are NRI, and bypass as the fallback while
+// NRI is not connected. If a runtime launched this process as an NRI plugin, makeAttachments makes only NRI, because
+// this process then ends when the connection to the runtime ends.
 func (a *Agent) makeAttachments() error {
 	c := a.opt.Config
 	switch {
@@ -57,6 +59,8 @@ func decisionsDirectory(c config.Config) string {
 	return c.CRI.OCIWrapper.Directory
 }
 
+// makeNRI makes the NRI attachment. If onState is not nil, the attachment calls onState each time the state of its
+// connection changes.
 func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
 	c := a.opt.Config
 	a.attachments.nri = nri.New(nri.Options{
@@ -66,6 +70,7 @@ func (a *Agent) makeNRI(h conductor.Handler, onState func(string, error)) {
 	})
 }
 
+// makeBypass makes the attachment bypass, which reads the state of the runtime, but receives no requests from it.
 func (a *Agent) makeBypass(h conductor.Handler) (err error) {
 	c, watch := a.opt.Config, a.opt.Watch
 	if watch == nil {
@@ -96,17 +101,18 @@ func (a attachments) run(ctx context.Context) error {
 	return nil
 }
 
-// reportNRIState reports to the failover that NRI is down if state is StateWaiting or StateLost. It ignores other
-// states.
+// reportNRIState tells the failover, which switches between NRI and bypass, that NRI is down. It does this only if
+// state is StateWaiting or StateLost, and ignores other states.
 func (a *attachments) reportNRIState(state string, err error) {
 	if state == nri.StateWaiting || state == connect.StateLost {
 		a.auto.PreferredDown(err)
 	}
 }
 
-// attachment is an attachment whose state can be reported.
+// attachment is a way in which the agent is attached to the runtime: nri, cri or bypass.
 type attachment interface {
 	Name() string
+	// Status returns the state of the connection, the name and version of the runtime, and the last error.
 	Status() (state, runtime string, err error)
 }
 
@@ -136,7 +142,8 @@ func statesOf(at attachment) []string {
 	return nri.States()
 }
 
-// isActive reports whether an attachment is active. With attach: auto, why describes since when and why it is active.
+// isActive reports whether the agent uses an attachment now. Without attach: auto, the only attachment is always
+// active, and why is "". With attach: auto, why says since when the attachment is active, and for which reason.
 func (a attachments) isActive(name string) (is bool, why string) {
 	if a.auto == nil {
 		return true, ""
@@ -149,8 +156,9 @@ func (a attachments) isActive(name string) (is bool, why string) {
 	return true, fmt.Sprintf("in force since %s: %s", since.UTC().Format(time.RFC3339), text)
 }
 
-// forStatus returns the list of attached attachments, completed for the status: it adds the configured attachments that
-// the list lacks, and the reasons and runtime details of all.
+// forStatus completes a list of attachments for the status. With attach: auto, or if the list is empty, it adds the
+// configured attachments that the list lacks. To each attachment of the list it adds why it is active. To the NRI
+// attachment it adds the timeouts of the runtime and the fields that the runtime does not apply.
 func (a attachments) forStatus(attached []api.Attachment) []api.Attachment {
 	for _, at := range a.all() {
 		has := false
@@ -186,7 +194,8 @@ func (a attachments) activeAttachment() string {
 	return ""
 }
 
-// addRuntime adds what the NRI attachment knows of the runtime: its timeouts, and the fields that it does not apply.
+// addRuntime adds what the NRI attachment knows about the runtime: the runtime's timeouts, and the fields that the
+// runtime does not apply.
 func (a attachments) addRuntime(at *api.Attachment) {
 	if a.nri == nil || at.Name != a.nri.Name() {
 		return

@@ -14,16 +14,16 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// cdiSpecs reads the devices in the node's CDI specifications. It parses them again only after a file has changed.
+// cdiSpecs reads the devices in the node's CDI specifications. It parses the files again only after a file has changed.
 type cdiSpecs struct {
 	dirs []string
 	log  *slog.Logger
-	host *lifecycle.Host // a described host, whose devices replace those of the files; nil for this node
+	host *lifecycle.Host // the host of a simulated node: its devices replace the devices of the files; nil on a real node
 
 	mu          sync.Mutex // guards all below
 	fingerprint string     // the names, sizes and times of the files when they were read last
 	specDevices []cdispec.Device
-	nodes       []lifecycle.NodeDevice // the devices of specDevices with their device nodes
+	nodeDevices []lifecycle.NodeDevice // the names and device nodes of specDevices
 	faults      []cdispec.Fault        // the logged faults of the files
 }
 
@@ -31,7 +31,7 @@ func cdiSpecsOf(o Options) *cdiSpecs {
 	return &cdiSpecs{dirs: o.Config.Paths.CDI, log: o.Log, host: o.Host}
 }
 
-// devices returns the node's CDI devices. For a described host it reads no files. Callers must not change the slice.
+// devices returns the node's CDI devices. For a simulated node it reads no files. Callers must not change the slice.
 func (c *cdiSpecs) devices() []lifecycle.NodeDevice {
 	if c.host != nil {
 		return c.host.CDI
@@ -39,35 +39,36 @@ func (c *cdiSpecs) devices() []lifecycle.NodeDevice {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read()
-	return c.nodes
+	return c.nodeDevices
 }
 
-// ownedDevices returns the node's CDI devices if the configuration has classes of exclusive devices; otherwise nil.
-func (a *Agent) ownedDevices() []lifecycle.NodeDevice {
+// ownableDevices returns the node's CDI devices if the configuration has classes of exclusive devices; otherwise nil.
+func (a *Agent) ownableDevices() []lifecycle.NodeDevice {
 	if o := a.settings.current().Hooks.CDIDevices; !o.Enabled || len(o.Classes) == 0 {
 		return nil
 	}
 	return a.node.cdi.devices()
 }
 
-// variables returns the environment variables of each CDI device, by its qualified name, and the faults of the files.
-func (c *cdiSpecs) variables() (by map[string][]string, faults []string) {
+// variables returns the environment variables of each CDI device, by the device's qualified name, and the faults of the
+// files.
+func (c *cdiSpecs) variables() (env map[string][]string, faults []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read()
-	by = make(map[string][]string, len(c.specDevices))
+	env = make(map[string][]string, len(c.specDevices))
 	for i := range c.specDevices {
-		by[c.specDevices[i].Name] = c.specDevices[i].Env
+		env[c.specDevices[i].Name] = c.specDevices[i].Env
 	}
 	for _, f := range c.faults {
 		faults = append(faults, f.String())
 	}
-	return by, faults
+	return env, faults
 }
 
-// warnOfMissingDirs logs a warning if the configuration needs CDI specifications or resource claims, and none of the
-// directories of CDI specifications exists, or the directory of the claims does not. If the agent runs in a pod, these
-// directories may not be mounted.
+// warnOfMissingDirs logs a warning if the configuration needs CDI specifications, and no directory of paths.cdi exists.
+// It logs a second warning if the configuration needs resource claims, and the directory of the kubelet's claims does
+// not exist. A possible cause is that the agent runs in a pod that does not mount these directories.
 func warnOfMissingDirs(o Options) {
 	dra := o.Config.Authority == "dra"
 	if o.Host != nil || !dra && len(o.Config.Hooks.CDIDevices.Classes) == 0 {
@@ -98,9 +99,9 @@ func (c *cdiSpecs) read() {
 		}
 	}
 	c.fingerprint, c.specDevices, c.faults = stamp, known, faults
-	c.nodes = make([]lifecycle.NodeDevice, len(known))
+	c.nodeDevices = make([]lifecycle.NodeDevice, len(known))
 	for i := range known {
-		c.nodes[i] = lifecycle.NodeDevice{Name: known[i].Name, Nodes: known[i].Nodes}
+		c.nodeDevices[i] = lifecycle.NodeDevice{Name: known[i].Name, Nodes: known[i].Nodes}
 	}
 }
 

@@ -20,7 +20,7 @@ type cluster struct {
 	services []kube.Service
 	// events sends events about objects of the API server; nil without a client.
 	events    *events.Recorder
-	clientErr error // the error if the client could not be made
+	clientErr error // why the client could not be made; nil if there is no error
 }
 
 // maxStartDelay is the maximum random delay after the start before the agent lists objects at the API server.
@@ -35,7 +35,7 @@ func connectCluster(c config.Cluster, o kube.Options) cluster {
 	o.Kubeconfig, o.Node, o.Namespace = c.Kubeconfig, c.NodeName, c.Namespace
 	client, err := kube.Connect(o)
 	if err != nil {
-		o.Log.Error("the agent cannot connect to the API server; it works without it", logkey.Err, err)
+		o.Log.Error("the agent cannot connect to the API server; the agent works without the API server", logkey.Err, err)
 	}
 	return cluster{client: client, clientErr: err}
 }
@@ -64,13 +64,14 @@ func (a *Agent) clusterServices(client *kube.Client) []kube.Service {
 	return services
 }
 
-// isReleased reports whether a release has begun.
+// isReleased reports whether a release has begun. A release restores everything that the agent changed.
 func (a *Agent) isReleased() bool {
 	released, _ := a.settings.releaseState()
 	return released
 }
 
-// nodeCondition returns the state that the agent writes as a condition of its Node; the zero State after a release.
+// nodeCondition returns the state that the agent writes as a condition of the Node object. After a release, when the
+// agent has restored everything that it changed, nodeCondition returns the zero State.
 func (a *Agent) nodeCondition() condition.State {
 	released, refused := a.settings.releaseState()
 	if released {
@@ -80,7 +81,8 @@ func (a *Agent) nodeCondition() condition.State {
 		return condition.State{Status: "False", Reason: condition.NotReady, Message: err.Error()}
 	}
 	if refused != "" {
-		return condition.State{Status: "True", Reason: condition.ConfigurationRefused, Message: "the last valid configuration stays in force: " + refused}
+		message := "a newer configuration is refused, and the last valid one stays in force: " + refused
+		return condition.State{Status: "True", Reason: condition.ConfigurationRefused, Message: message}
 	}
 	return condition.State{Status: "True", Reason: condition.Ready, Message: "a runtime is attached, and the agent knows its containers"}
 }
@@ -117,7 +119,7 @@ type configService struct {
 	layeredConfig *layeredConfig
 }
 
-// Row returns the state of the configuration from the API server for status.
+// Row returns the state of the configuration from the API server, for `trimtab status`.
 func (c configService) Row() api.ClusterPart {
 	s, waiting := c.layeredConfig.status(), c.Waiting()
 	row := api.ClusterPart{Name: "configuration", State: "only the configuration file"}
@@ -132,7 +134,7 @@ func (c configService) Row() api.ClusterPart {
 		row.State += " (from the copy on this node)"
 	}
 	if len(s.NotUnderstood) > 0 {
-		row.State += "; not understood: " + strings.Join(s.NotUnderstood, ", ")
+		row.State += "; without effect (objects of other agents): " + strings.Join(s.NotUnderstood, ", ")
 	}
 	switch {
 	case s.Refused != "":

@@ -59,7 +59,7 @@ func TestColdStart(t *testing.T) {
 				}
 				if err := sim.Run(t.Context(), s, sim.RunOptions{KeepState: keeps, Patience: time.Minute, Agent: func(o sim.AgentOptions) (sim.Agent, error) {
 					options := simulated.Options(o)
-					options.Sweep = 10 * time.Millisecond
+					options.SweepInterval = 10 * time.Millisecond
 					return agent.New(options)
 				}}); err != nil {
 					t.Error(err)

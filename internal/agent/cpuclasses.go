@@ -47,8 +47,9 @@ func (a *Agent) newCPUClassWriter() *cpuclass.Writer {
 	return w
 }
 
-// releaseCPUClasses restores the cpufreq and cpuidle files that an ended agent changed.
-func releaseCPUClasses(c config.Config, dir *statefile.Dir) (given int, failed []api.NotRestored, err error) {
+// releaseCPUClasses restores the cpufreq and cpuidle files that an ended agent changed. It returns the number of files
+// that it restored, and the CPUs whose files it could not restore.
+func releaseCPUClasses(c config.Config, dir *statefile.Dir) (restored int, failed []api.NotRestored, err error) {
 	state := stateFiles{log: slog.New(slog.DiscardHandler), paths: c.Paths, dir: dir}
 	data, err := dir.Read(cpuClassesFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,12 +73,12 @@ func releaseCPUClasses(c config.Config, dir *statefile.Dir) (given int, failed [
 	if err != nil {
 		return 0, nil, err
 	}
-	given, failed = conductor.ReleaseCPUClasses(w)
-	return given, failed, nil
+	restored, failed = conductor.ReleaseCPUClasses(w)
+	return restored, failed, nil
 }
 
-// CheckCPUs checks whether the CPUs of this node support the CPU classes of a valid configuration. It returns one
-// error for each class that they do not support. Errors begin with the configuration key.
+// CheckCPUs checks whether the CPUs of this node support the CPU classes of a valid configuration. It returns one error
+// for each class that the CPUs do not support. Errors begin with the configuration key.
 func CheckCPUs(c config.Config, m *topology.Machine) (wrong []error) {
 	if c.Placement.Policy != "balloons" || len(c.Placement.Balloons.CPUClasses) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// newDemoter makes the component that makes the kernel demote cold memory. It returns nil in observe mode, and on a
-// simulated node without memory tiers.
+// newDemoter makes the Demoter, which makes the kernel move cold memory of containers to slower memory nodes. It
+// returns nil in observe mode, and on a simulated node without memory tiers.
 func (a *Agent) newDemoter(m *topology.Machine) *demotion.Demoter {
 	files := a.opt.MemoryTiers
 	switch {
@@ -21,7 +21,8 @@ func (a *Agent) newDemoter(m *topology.Machine) *demotion.Demoter {
 	return demotion.New(demotion.Dependencies{Files: files, Tree: a.keeper.Tree(), Reclaim: a.keeper.ReclaimAnonymous, Distance: distancesOf(m), Now: time.Now})
 }
 
-// distancesOf returns a function that returns the distance between two memory nodes, given by their kernel ids.
+// distancesOf returns a function that returns the distance between two memory nodes, given by their kernel ids. If the
+// machine lacks one of the nodes, the distance is maxDistance.
 func distancesOf(m *topology.Machine) func(from, to int) int {
 	return func(from, to int) int {
 		a, known := m.NodeIndex(from)
@@ -36,7 +37,7 @@ func distancesOf(m *topology.Machine) func(from, to int) int {
 // maxDistance is the highest distance that firmware can report.
 const maxDistance = 255
 
-// demotionOptions returns the demotion options of a valid configuration.
+// demotionOptions returns the demotion options of a valid configuration; the zero Options if demotion is disabled.
 func demotionOptions(c config.Config) (o demotion.Options) {
 	d := c.Placement.Demotion
 	if c.Placement.Policy == "topology-aware" && d.Enabled {

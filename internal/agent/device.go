@@ -12,11 +12,11 @@ import (
 	"github.com/trimtab/trimtab/internal/report/devices"
 )
 
-// deviceReport writes the node's GPUs and RDMA cards to its Device object.
+// deviceReport makes the report of the node's GPUs and RDMA cards for the node's Device object (Koordinator).
 type deviceReport struct {
 	// checkReportable returns the reason why the agent cannot report the node's devices now; nil if it can.
 	checkReportable func() error
-	read            func() (devices.Inventory, error)
+	read            func() (devices.Inventory, error) // reads the devices of this node
 
 	mu        sync.Mutex // guards all below
 	inventory devices.Inventory
@@ -49,14 +49,14 @@ func (r *deviceReport) report() publish.Report {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if missing := r.inventory.MissingText(r.labels); missing != "" {
-				return "left out: " + missing
+				return "the Device object does not have: " + missing
 			}
 			return ""
 		},
 	}
 }
 
-// ready reads the devices. It returns the reason why they cannot be reported; nil if they can.
+// ready reads the devices. It returns the reason why the devices cannot be reported; nil if they can.
 func (r *deviceReport) ready() error {
 	if err := r.checkReportable(); err != nil {
 		return err

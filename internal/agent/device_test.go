@@ -19,13 +19,13 @@ func TestDeviceReport(t *testing.T) {
 	for _, tc := range []struct {
 		labels map[string]string
 		want   string
-	}{{nil, "GPU memory: the Node has no label"}, {map[string]string{"nvidia.com/gpu.memory": "15360"}, "left out: GPU health"}} {
+	}{{nil, "GPU memory: the Node has no label"}, {map[string]string{"nvidia.com/gpu.memory": "15360"}, "the Device object does not have: GPU health"}} {
 		report.Node(tc.labels)
 		if err := report.Ready(); err != nil {
 			t.Fatal(err)
 		}
 		annotations, fields := report.Make()
-		if note := report.Note(); !strings.Contains(note, tc.want) || annotations[devices.MissingAnnotation] != strings.TrimPrefix(note, "left out: ") {
+		if note := report.Note(); !strings.Contains(note, tc.want) || annotations[devices.MissingAnnotation] != strings.TrimPrefix(note, "the Device object does not have: ") {
 			t.Errorf("%v: %q, %v", tc.labels, note, annotations)
 		}
 		if fields["spec"] == nil {

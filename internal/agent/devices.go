@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/zones"
 )
 
-// deviceListInterval is how often the agent asks the kubelet for the list of devices. Device plugins rarely start or
-// stop.
+// deviceListInterval is how often the agent requests the list of devices from the kubelet. This is enough, because
+// device plugins rarely start or stop.
 const deviceListInterval = time.Minute
 
 // deviceList has the devices of the node's device plugins, for reports. It implements kube.Service.
@@ -24,7 +24,7 @@ type deviceList struct {
 	devices []zones.Device
 }
 
-// Run asks the kubelet for its devices at intervals, until ctx ends.
+// Run requests the list of devices from the kubelet at intervals, until ctx ends.
 func (d *deviceList) Run(ctx context.Context) {
 	d.grants.AwaitFirst(ctx)
 	tick := time.NewTicker(deviceListInterval)
@@ -38,7 +38,8 @@ func (d *deviceList) Run(ctx context.Context) {
 	}
 }
 
-// readDevices asks the kubelet once for its devices. If there is no answer, the known devices stay.
+// readDevices requests the list of devices from the kubelet once. If the kubelet does not answer, the known devices
+// stay.
 func (d *deviceList) readDevices(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, deviceListInterval)
 	defer cancel()

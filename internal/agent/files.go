@@ -24,10 +24,11 @@ const (
 	namespacesFile = "namespaces.json"
 )
 
-// stateDirectory returns the directory of state files at a path. files makes its file system; nil means the disk.
-func stateDirectory(files func(dir string) statefile.FS, path string) *statefile.Dir {
-	if files != nil {
-		return statefile.New(files(path), path)
+// stateDirectory returns the directory of state files at a path. The function makeFS makes the file system of the
+// directory; nil means the disk.
+func stateDirectory(makeFS func(dir string) statefile.FS, path string) *statefile.Dir {
+	if makeFS != nil {
+		return statefile.New(makeFS(path), path)
 	}
 	return statefile.New(statefile.Disk(path), path)
 }
@@ -38,16 +39,16 @@ type stateFiles struct {
 	paths         config.Paths
 	makeFS        func(dir string) statefile.FS // makes the file system of a directory in tests; nil for the disk
 	dir           *statefile.Dir                // paths.state; nil if the agent keeps no state files
-	key           []byte                        // the record key, after it was read
-	signingKey    []byte                        // the key that signs the files
+	key           []byte                        // the key that signs container records; nil before recordKey
+	signingKey    []byte                        // the key that signs state files; nil without paths.key
 	hasEarlierKey bool                          // the key existed at the start, so an agent has run before
 
 	mu         sync.Mutex
 	saveErrors map[string]string // why the last save of a file failed, by the name of the file
 }
 
-// prepare makes the state directory. If other users can write to the directory, prepare logs a warning and uses it
-// nevertheless, because the agent checks each file.
+// prepare makes the state directory. If other users can write to the directory, prepare logs a warning and returns no
+// error, because the agent checks each file.
 func (s *stateFiles) prepare() error {
 	path := s.paths.State
 	s.dir = stateDirectory(s.makeFS, path)
@@ -62,8 +63,9 @@ func (s *stateFiles) prepare() error {
 	return nil
 }
 
-// load reads a file of paths.state; nil if there is none. If the file is damaged or not trusted, load renames it
-// and returns nil. The agent then uses the records that containers carry, the kernel and the kubelet.
+// load returns the content of a file of paths.state. It returns nil if the file does not exist. If the file is damaged
+// or not trusted, load renames it and returns nil. The agent then restores its state from other sources: the signed
+// annotations that it added to containers, the kernel and the kubelet.
 func (s *stateFiles) load(name string) []byte {
 	if s.dir == nil {
 		return nil
@@ -113,8 +115,9 @@ func (s *stateFiles) storeSaveResult(name string, err error) {
 	s.saveErrors[name] = err.Error()
 }
 
-// unsavedFiles lists the state files that could not be written, with the errors. originals is the error of the file of
-// original values.
+// unsavedFiles lists the state files that could not be written, with the errors. The parameter originals is the error
+// of the last write to originalsFile, the file with the kernel values from before the agent's first change. originals
+// is nil if there was no error.
 func (s *stateFiles) unsavedFiles(originals error) []string {
 	if s.dir == nil {
 		return nil

@@ -15,7 +15,8 @@ import (
 )
 
 // wholeCPUHints returns a hint about planned containers to which the kubelet's static policy would assign exclusive
-// CPUs, but Trimtab would not. Such a container requests whole CPUs in a Guaranteed pod, and has no class.
+// CPUs, but Trimtab would not. These are containers that request whole CPUs in a Guaranteed pod without a Trimtab
+// class.
 func wholeCPUHints(c config.Config, wishes []engine.PlannedPod, planned []api.Container) []string {
 	if c.Authority != "agent" || !c.Hooks.CPUSet.Enabled {
 		return nil
@@ -55,8 +56,8 @@ func shortList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// sharingHints returns a hint about planned containers without a class that share the CPUs of batch work, which
-// placement.reclaim: leftover reserves.
+// sharingHints returns a hint about planned containers whose pod has no Trimtab class. With placement.reclaim:
+// leftover, some CPUs are for batch work, and containers without a class also run on these CPUs.
 func sharingHints(c config.Config, planned []api.Container) []string {
 	p := c.Placement
 	if c.Authority != "agent" || !c.Hooks.CPUSet.Enabled || p.Policy != "pools" || p.Reclaim != "leftover" {
@@ -76,7 +77,7 @@ func sharingHints(c config.Config, planned []api.Container) []string {
 }
 
 // hugePageHints returns hints about planned pods that request huge pages of a size that no NUMA node has reserved. The
-// kubelet refuses such pods, but a plan does not check that.
+// kubelet refuses such pods, but the agent's plan does not check huge pages.
 func hugePageHints(m *topology.Machine, wishes []engine.PlannedPod) (all []string) {
 	for i := range wishes {
 		for _, c := range wishes[i].Spec.Containers {

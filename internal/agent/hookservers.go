@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/metrics"
 )
 
-// newHookServers makes the client of hook servers; nil if the configuration names none. It reads their files at once,
-// so that they are known when the first pod is created.
+// newHookServers makes the client of hook servers; nil if hookServers.directory is empty. It reads the registration
+// files at once, so that the hook servers are known when the first pod is created.
 func (a *Agent) newHookServers() facts.HookServers {
 	c := a.opt.Config.HookServers
 	if c.Directory == "" {
@@ -41,7 +41,7 @@ func (r hookServerRecorder) Call(server string, _ hookserver.Stage, result hooks
 	r.m.HookServerCall(server, string(result), took)
 }
 
-// hookServerStatus returns the state of the hook servers; nil if the configuration names none.
+// hookServerStatus returns the state of the hook servers; nil if hookServers.directory is empty.
 func (a *Agent) hookServerStatus() *api.HookServers {
 	if a.hookServers == nil {
 		return nil

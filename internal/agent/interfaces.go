@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// interfaceProbe returns a function that reports whether the host has a network interface; nil if the interfaces are
-// unknown. It reads sysfs, which shows the network namespace in which sysfs was mounted. The agent can therefore run in
-// another network namespace.
+// interfaceProbe returns a function that reports whether the host has a network interface: Options.HasInterface, or a
+// function that reads sysfs. It returns nil if the interfaces are unknown. sysfs lists the interfaces of the network
+// namespace in which it was mounted, so the agent need not run in the host's network namespace.
 func interfaceProbe(o Options) func(name string) (has, known bool) {
 	if o.HasInterface != nil || o.Host != nil {
 		return o.HasInterface

@@ -11,11 +11,12 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// keySize is the size of the key that signs records, in bytes.
+// keySize is the size, in bytes, of the key that signs container records.
 const keySize = 32
 
-// recordKey returns the key that signs records. It reads the key from paths.key, or makes the key at the first start.
-// Without paths.key it makes a key for this process only.
+// recordKey returns the key that signs container records: the annotations in which the agent stores a container's
+// state. It reads the key from paths.key, or makes this file at the agent's first start. Without paths.key it makes a
+// key for this process only.
 func (s *stateFiles) recordKey() ([]byte, error) {
 	if s.key != nil {
 		return s.key, nil
@@ -41,7 +42,7 @@ func (s *stateFiles) readKey() ([]byte, error) {
 			file, len(key), keySize)
 	case errors.Is(err, statefile.ErrUntrusted):
 		return nil, fmt.Errorf("read the record key (paths.key): %w; users who can read the file can sign records: delete it, and the agent creates a new key (it then decides again about containers whose records are signed with the old key), "+
-			"or, if no user has read it, change its owner to the agent's user and its mode to 0600", err)
+			"or, if no other user has read it, change its owner to the agent's user and its mode to 0600", err)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("read the record key (paths.key): %w", err)
 	}

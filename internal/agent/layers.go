@@ -20,18 +20,20 @@ import (
 // clusterConfigFile is the file in paths.state with the configuration layers from the API server.
 const clusterConfigFile = "clusterconfig.json"
 
-// startSourceName is the name of the source of keys if the agent has no configuration file.
+// startSourceName replaces the name of the configuration file in reports about the source of a configuration key. It is
+// used if the caller of New passed a configuration that was not read from a file.
 const startSourceName = "start"
 
 // layeredConfig merges the configuration from its layers: the node's file, the layers from the API server, and the
 // flags. Later layers have priority.
 type layeredConfig struct {
 	log      *slog.Logger
-	override func(*config.Config)      // see Options.Override
+	override func(*config.Config)      // applies the merged configuration after a change of the file
 	apply    func(config.Config) error // applies a change of the file
-	// applyServerConfig applies a change of the layers from the API server. It keeps the error of a refused file.
+	// applyServerConfig applies the merged configuration after a change of the layers from the API server. If the
+	// newest configuration file was refused, the error about this file stays in the status.
 	applyServerConfig func(config.Config) error
-	save              func([]byte) error // nil if the layers are not saved
+	save              func([]byte) error // saves the layers from the API server; nil if they are not saved
 	// report is called with the error if the API server's configuration is refused, and with nil when it is
 	// in force again.
 	report func(error)
@@ -51,7 +53,7 @@ func newLayeredConfig(o Options) *layeredConfig {
 	m := &layeredConfig{log: o.Log, override: o.Override, report: func(error) {}}
 	m.file = config.Layer{Name: config.SourceDefault, Data: []byte("apiVersion: " + config.APIVersion + "\nkind: " + config.Kind + "\n")}
 	if c, _, err := m.merge(nil); err != nil || !reflect.DeepEqual(c, o.Config) {
-		m.file = config.Layer{Name: startSourceName, Data: config.Print(o.Config)} // in place of a file
+		m.file = config.Layer{Name: startSourceName, Data: config.Print(o.Config)} // replaces the file
 	}
 	if o.ConfigFile != "" {
 		data, err := config.Read(o.ConfigFile)
@@ -91,8 +93,9 @@ func (m *layeredConfig) parse(name string, data []byte) (config.Config, error) {
 	return c, err
 }
 
-// applyFile applies the file that was read last, together with the newest layers from the API server. If the
-// result is refused, it applies the file with the layers in force.
+// applyFile applies the file that was read last, together with the newest layers from the API server. If these cannot
+// be merged or applied, it applies the file with the layers that are in force now. If that also fails, the old file
+// stays in force, and applyFile returns an error.
 func (m *layeredConfig) applyFile(config.Config) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,7 +137,7 @@ func (m *layeredConfig) applyServerLayers(s layers.NodeLayers) {
 	}
 }
 
-// applyMerged merges the file with the given layers and the flags, and applies the result. The caller holds mu.
+// applyMerged merges the file with the layers in above and with the flags, and applies the result. The caller holds mu.
 func (m *layeredConfig) applyMerged(above []config.Layer, apply func(config.Config) error) error {
 	c, from, err := m.merge(above)
 	if err != nil {
@@ -148,8 +151,9 @@ func (m *layeredConfig) applyMerged(above []config.Layer, apply func(config.Conf
 	return nil
 }
 
-// logKeyWarnings logs the keys of layers in force that have their former names, and the keys of policy files that have
-// no equivalent. It logs each key once.
+// logKeyWarnings logs warnings about two kinds of keys in the file and in the layers in above. The first kind are keys
+// that are called by a former name. The second kind are keys in placement.policyFile (the configuration of another
+// agent) that have no equivalent in Trimtab. It logs each key once.
 func (m *layeredConfig) logKeyWarnings(above []config.Layer) {
 	for _, l := range append([]config.Layer{m.file}, above...) {
 		for _, p := range config.KeyWarnings(l.Name, l.Data) {
@@ -160,7 +164,7 @@ func (m *layeredConfig) logKeyWarnings(above []config.Layer) {
 				m.warnedKeys = map[config.Problem]bool{}
 			}
 			m.warnedKeys[p] = true
-			m.log.Warn("a key of the configuration has a former name or no equivalent", logkey.Key, p.String())
+			m.log.Warn("a configuration key has a former name, or a key of a policy file has no equivalent", logkey.Key, p.String())
 		}
 	}
 }
@@ -176,7 +180,7 @@ func (m *layeredConfig) refuse(err error) {
 	m.report(err)
 }
 
-// accept stores the layers that are in force. The caller holds mu.
+// accept stores the layers that are now in force. The caller holds mu.
 func (m *layeredConfig) accept(above []config.Layer) {
 	m.serverLayers, m.newestServerLayers = above, above
 	m.state.Layers = nil
@@ -220,7 +224,7 @@ func (m *layeredConfig) saveLayers() {
 }
 
 // restore merges the saved layers of an earlier process with the file, and returns the result. It returns false if
-// there are none, or if the result is not valid.
+// there are no saved layers, or if the result is not valid.
 func (m *layeredConfig) restore(data []byte) (config.Config, bool) {
 	if data == nil {
 		return config.Config{}, false
@@ -241,7 +245,7 @@ func (m *layeredConfig) restore(data []byte) (config.Config, bool) {
 	m.sources = from
 	m.accept(above)
 	m.state.From = api.FromCopy
-	m.log.Info("until the API server answers, the agent uses the saved copy of its configuration", logkey.Values, len(above))
+	m.log.Info("until the API server answers, the agent uses the saved copy of the API server's configuration", logkey.Values, len(above))
 	return c, true
 }
 
@@ -277,7 +281,7 @@ func (a *Agent) reportConfig(err error) {
 	}
 }
 
-// refusedObjects returns the messages of an error about ConfigMaps, by NAMESPACE/NAME.
+// refusedObjects returns the messages in an error about ConfigMaps, by the NAMESPACE/NAME of the ConfigMap.
 func refusedObjects(err error) map[string]string {
 	var one *configmaps.Refusal
 	if errors.As(err, &one) {

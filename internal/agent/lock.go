@@ -45,33 +45,33 @@ func (a *Agent) lockState() error {
 	return nil
 }
 
-// lockState locks a state directory. If another process holds the lock, lockState calls waits once and tries
-// again until patience has passed. Then it returns an error with the id of that process.
-func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)) (io.Closer, error) {
+// lockState locks a state directory. If another process holds the lock, lockState calls onWait once with a text about
+// that process, and tries again until the timeout has passed. Then it returns an error with the id of that process.
+func lockState(dir *statefile.Dir, timeout time.Duration, onWait func(by string)) (io.Closer, error) {
 	f, err := dir.Open(lockFile)
 	if err != nil {
 		return nil, fmt.Errorf("lock the state directory (paths.state): %w", err)
 	}
 	waiting := false
-	end := time.NewTimer(patience)
+	end := time.NewTimer(timeout)
 	defer end.Stop()
 	again := time.NewTicker(lockPause)
 	defer again.Stop()
-	for last := patience <= 0; ; {
+	for last := timeout <= 0; ; {
 		mine, err := f.Lock()
 		switch {
 		case err != nil:
 			return nil, errors.Join(fmt.Errorf("lock the state directory (paths.state): %w", err), f.Close())
 		case mine:
-			// The process id is only for messages.
+			// The process id is only for messages, so an error of Write does not matter.
 			_, _ = f.Write([]byte(strconv.Itoa(os.Getpid()) + "\n"))
 			return f, nil
 		case last:
-			return nil, errors.Join(fmt.Errorf("another agent (%s) uses the state directory %s: stop it, or set another paths.state for this one",
+			return nil, errors.Join(fmt.Errorf("another agent (%s) uses the state directory %s: stop that agent, or set another paths.state for this agent",
 				lockHolder(dir), filepath.Dir(dir.Path(lockFile))), f.Close())
 		}
 		if !waiting {
-			waits(lockHolder(dir))
+			onWait(lockHolder(dir))
 			waiting = true
 		}
 		select {
@@ -82,8 +82,8 @@ func lockState(dir *statefile.Dir, patience time.Duration, waits func(by string)
 	}
 }
 
-// lockHolder returns the id of the process that holds a lock, for messages. It ignores digits that a longer id
-// of an earlier process left in the file.
+// lockHolder returns a text with the id of the process that holds the lock of a directory, for messages. It ignores
+// digits that a longer id of an earlier process left in the file.
 func lockHolder(dir *statefile.Dir) string {
 	text, err := dir.Read(lockFile)
 	line, _, _ := bytes.Cut(text, []byte("\n"))

@@ -21,7 +21,7 @@ func TestLockState(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = lockState(dir, 0, never)
-	if want := fmt.Sprintf("another agent (process %d) uses the state directory %s: stop it", os.Getpid(), path); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := fmt.Sprintf("another agent (process %d) uses the state directory %s: stop that agent", os.Getpid(), path); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("a second agent: %v, wanted %s", err, want)
 	}
 	second, err := lockState(dir, time.Minute, func(string) { _ = first.Close() })

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// makeSharedDir makes a directory to which containers of any user can write. Only the agent's user can enter its
-// parent directory. So other users of the host cannot run a set-user-ID program that a container creates there.
-// If the directory exists, the agent's user must own it.
+// makeSharedDir makes a directory to which containers of any user can write. Only the agent's user can enter its parent
+// directory. So other users of the host cannot run a set-user-ID program that a container creates in the shared
+// directory. If one of the directories exists already, the agent's user must own it.
 func makeSharedDir(path string) error {
 	above := filepath.Dir(path)
 	if err := os.MkdirAll(filepath.Dir(above), 0o755); err != nil {
@@ -43,7 +43,7 @@ func makeOwnedDir(path string, mode fs.FileMode) error {
 		return fmt.Errorf("read the owner and mode of directory %s: %w", path, err)
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); !ok || int(s.Uid) != os.Geteuid() {
-		return fmt.Errorf("directory %s does not belong to the agent's user: remove it, or set another one in hooks.gpu.hamiLock", path)
+		return fmt.Errorf("directory %s does not belong to the agent's user: remove it, or set another directory in hooks.gpu.hamiLock", path)
 	}
 	if info.Mode().Perm() == mode {
 		return nil

@@ -9,22 +9,25 @@ import (
 )
 
 const (
-	// minHeapGrowth is how many bytes of garbage may accumulate between two garbage collections, for a live heap
-	// of at least this size. With a thousand containers this keeps the agent below 40 MiB.
+	// minHeapGrowth is how many bytes of garbage may accumulate between two garbage collections, if at least
+	// minHeapGrowth bytes are live. With a thousand containers this limit keeps the agent's memory below 40 MiB.
 	minHeapGrowth = 4 << 20
-	// startHeapGrowth replaces minHeapGrowth in the first memoryInterval. In that time the agent reads all containers
-	// while the runtime waits, and more garbage collections would take a third of the time.
+	// startHeapGrowth replaces minHeapGrowth during the first memoryInterval after the start. During this interval the
+	// agent reads all containers, and the runtime waits for the agent. With minHeapGrowth, a third of this interval
+	// would be needed for garbage collections.
 	startHeapGrowth = 12 << 20
-	// minPercent limits how often a large heap is collected. maxPercent, Go's default, limits the garbage of a small
-	// heap.
+	// The garbage that may accumulate between two collections is a percentage of the live heap. minPercent is the
+	// minimum for a large heap, so that collections are not too frequent. maxPercent is Go's default, and applies to a
+	// heap of at most minHeapGrowth bytes.
 	minPercent, maxPercent = 30, 100
-	// The agent checks the heap every startInterval in the first memoryInterval, and then every memoryInterval. It
-	// checks often at first, because garbage between live objects keeps whole pages in use.
+	// The agent adapts the percentage to the heap every startInterval during the first memoryInterval, and then every
+	// memoryInterval. It starts with the short interval, because pages with only some live objects stay in use after a
+	// collection.
 	startInterval  = 50 * time.Millisecond
 	memoryInterval = 5 * time.Second
 )
 
-// RunAlone is Run for a process that runs only the agent. It also limits the garbage of the process and reports the
+// RunAlone calls Run in a process that runs only the agent. It also limits the garbage of the process and reports the
 // agent's state to systemd.
 func (a *Agent) RunAlone(ctx context.Context) error {
 	bounded, end := context.WithCancel(ctx)
@@ -63,8 +66,9 @@ func limitMemory(ctx context.Context) {
 	}
 }
 
-// gcPercent returns the target of the garbage collector, as a percentage of the live heap. A heap larger than
-// minHeapGrowth may have growth bytes of garbage, but always minPercent.
+// gcPercent returns how much garbage may accumulate until the next collection, as a percentage of the live heap. If the
+// live heap is at most minHeapGrowth bytes, the result is maxPercent. Otherwise the result stands for growth bytes of
+// garbage, but is at least minPercent.
 func gcPercent(live, growth uint64) int {
 	if live <= minHeapGrowth {
 		return maxPercent

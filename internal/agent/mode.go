@@ -12,19 +12,20 @@ import (
 // isObserveMode reports whether a configuration is for an agent that changes nothing.
 func isObserveMode(c config.Config) bool { return c.Mode == "observe" }
 
-// observeOnly disables everything in a configuration with which the agent would change something: refusals, hook
-// servers, plugins, the OCI wrapper, the PodResources server, and writes to the API server. It returns the disabled
-// keys except strict, failurePolicy and cluster.nodeCondition.
+// observeOnly disables everything in a configuration with which the agent would change something: refusals of pods,
+// hook servers, plugins, the OCI wrapper, the PodResources server, and writes to the API server. It returns the
+// disabled keys for a warning. The warning does not name strict, failurePolicy, cluster.nodeCondition and keys of
+// paths.
 //
-// It also disables the state files, so that a later agent with mode: enforce does not mistake the decisions for values
-// in force.
+// observeOnly also disables the state files, which would contain decisions that were never applied. Otherwise a later
+// agent with mode: enforce would read these files, and take the decisions for values in force.
 func observeOnly(c config.Config) (config.Config, []string) {
 	def := config.Default()
 	var off []string
-	switchOff := func(key string, is bool, set func()) {
-		if is {
+	switchOff := func(key string, isOn bool, disable func()) {
+		if isOn {
 			off = append(off, key)
-			set()
+			disable()
 		}
 	}
 	c.Strict, c.FailurePolicy, c.Paths.State = false, def.FailurePolicy, ""
@@ -47,7 +48,7 @@ func observeOnly(c config.Config) (config.Config, []string) {
 	return c, off
 }
 
-// applyObserveMode changes the options of an agent with mode: observe, so that it changes nothing.
+// applyObserveMode changes the options of an agent with mode: observe, so that the agent changes nothing on the node.
 func applyObserveMode(o *Options) {
 	if !isObserveMode(o.Config) {
 		return

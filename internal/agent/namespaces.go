@@ -13,8 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/namespaces"
 )
 
-// selectedNamespaces returns the namespaces of a rule. It resolves a label selector, so that the engine compares only
-// names. It then returns the namespaces whose name matches the rule's patterns and whose known labels match.
+// selectedNamespaces returns the patterns of namespace names in a rule. If the rule also has a label selector, the
+// result instead has the names of the namespaces that match one of the patterns, and whose labels are known and match
+// the selector. So the engine needs no labels to apply the rule: it only compares names.
 func selectedNamespaces(r config.Rule, known namespaces.Labels) []string {
 	if r.NamespaceSelector == "" {
 		return r.Namespaces
@@ -42,31 +43,33 @@ func (s *settings) selectsByLabel() bool {
 // namespaceSelection has the parts of the policy that depend on the labels of namespaces.
 type namespaceSelection struct {
 	authorization intent.Rules
-	rules         namespaces.Labels // the labels, if a CEL rule reads them; otherwise nil
+	ruleLabels    namespaces.Labels // the labels of namespaces, if a CEL rule reads them; otherwise nil
 }
 
-// applyLabels applies the configuration again if changed labels of namespaces change the policy.
-func (s *settings) applyLabels(was *namespaceSelection) error {
+// applyLabels applies the configuration again if the labels of namespaces changed in a way that changes the policy. The
+// parameter applied has the parts of the policy that depended on labels when the configuration was applied last. If
+// applyLabels applies the configuration, it updates this parameter.
+func (s *settings) applyLabels(applied *namespaceSelection) error {
 	c := s.current()
 	now := namespaceSelection{authorization: rulesOf(c.Authorization, s.node.namespaces.Labels())}
 	if readsNamespaces(c) {
-		now.rules = s.node.namespaces.Labels()
+		now.ruleLabels = s.node.namespaces.Labels()
 	}
-	if reflect.DeepEqual(now, *was) {
+	if reflect.DeepEqual(now, *applied) {
 		return nil
 	}
 	err := s.apply(c)
 	if err == nil {
-		*was = now
+		*applied = now
 	}
 	return err
 }
 
 // namespaceLabels is the service that reads the labels of namespaces.
 func (a *Agent) namespaceLabels(c *kube.Client) kube.Service {
-	var was namespaceSelection
+	var applied namespaceSelection
 	return &namespaces.Service{
 		Store: a.node.namespaces, Client: c, NeedsLabels: a.settings.selectsByLabel, Save: a.files.save(namespacesFile),
-		Apply: func() error { return a.settings.applyLabels(&was) },
+		Apply: func() error { return a.settings.applyLabels(&applied) },
 	}
 }

@@ -20,15 +20,16 @@ import (
 
 // node implements hook.Node: it has the features of the kernel and the devices of the machine.
 type node struct {
-	tree    *cgroup.Tree
+	tree *cgroup.Tree
+	// devices reads the node's devices. nil means that the node has no devices.
 	devices func() (lifecycle.Host, error)
-	// deviceAt finds a device of the node by its path. If deviceAt is nil, Device searches the result of the
-	// function devices.
+	// deviceAt finds a device of the node by its path. nil means that the method Device instead searches the devices
+	// that the function devices returns.
 	deviceAt func(path string) (lifecycle.Device, bool)
-	// hookFiles reads the files in directories of OCI hooks. If hookFiles is nil, HookFiles uses the files in the
-	// result of the function devices.
+	// hookFiles reads the files in directories of OCI hooks. nil means that the method HookFiles instead returns the
+	// hook files of the Host that the function devices returns.
 	hookFiles func(directories []string) []lifecycle.HookFile
-	cdi       *cdiSpecs
+	cdi       *cdiSpecs        // the devices in the node's CDI specifications
 	resctrl   resctrl.FS       // nil if the node has none
 	cookies   coresched.Kernel // nil if core scheduling is not available
 	processes process.Kernel   // nil if attributes of processes cannot be set
@@ -54,7 +55,7 @@ func (n node) Host() lifecycle.Host {
 	if n.devices == nil {
 		return lifecycle.Host{}
 	}
-	h, _ := n.devices() // no error: the search patterns are valid, and it leaves out devices that it cannot read
+	h, _ := n.devices() // no error: the search patterns are valid, and the function leaves out devices that it cannot read
 	return h
 }
 
@@ -68,7 +69,7 @@ func (n node) Device(path string) (d lifecycle.Device, found bool) {
 }
 
 // probeDelegation reports whether the kernel prevents containers from changing the limits of their own cgroups. The
-// mount option nsdelegate of cgroup version 2 does that.
+// kernel does so if cgroup version 2 is mounted with the option nsdelegate.
 func (n node) probeDelegation() lifecycle.Finding {
 	if n.hookFiles == nil { // the node is simulated
 		return lifecycle.Finding{Support: lifecycle.Supported}
@@ -132,12 +133,12 @@ func (n node) MakeSharedDir(path string) error {
 	return makeSharedDir(path)
 }
 
-// hostOf returns a function that reads the node's devices from the configured directories.
+// hostOf returns a function that reads the node's devices from the directories paths.dev and paths.sys.
 func hostOf(p config.Paths) func() (lifecycle.Host, error) {
 	return func() (lifecycle.Host, error) { return sysfs.ReadHost(os.DirFS(p.Dev), os.DirFS(p.Sys)) }
 }
 
-// deviceOf returns a function that finds a device in the configured directory.
+// deviceOf returns a function that finds a device by its path, in the directory paths.dev.
 func deviceOf(p config.Paths) func(string) (lifecycle.Device, bool) {
 	return func(path string) (lifecycle.Device, bool) { return sysfs.ReadDevice(os.DirFS(p.Dev), path) }
 }

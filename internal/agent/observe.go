@@ -45,8 +45,9 @@ const relistenPause = 200 * time.Millisecond
 // serveHTTP serves http.address until ctx ends. If another program uses the address, serveHTTP returns an error, which
 // ends the agent.
 //
-// There are two exceptions, in which it tries again. In standby the other agent may use the address. With attach: cri
-// the agent must keep running, because the kubelet's calls go through it. Any other error is only logged.
+// In two cases serveHTTP tries again instead of returning this error. First, while this agent is in standby, because
+// possibly the other agent uses the address. Second, with attach: cri, because the kubelet's calls go through this
+// agent, so it must not end. If listening fails for a reason other than a used address, serveHTTP only logs the error.
 func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 	o := web.Options{
 		Metrics: a.metrics.Handler(), Alive: a.conductor.Alive, Ready: a.Ready, ReadyNote: a.attachments.activeAttachment, Page: a.newPage(), Log: a.log,
@@ -78,7 +79,7 @@ func (a *Agent) serveHTTP(ctx context.Context, address string) error {
 	}
 }
 
-// newPage makes the node's web page; nil if it is disabled.
+// newPage makes the node's web page; nil if http.page is false.
 func (a *Agent) newPage() http.Handler {
 	if !a.opt.Config.HTTP.Page {
 		return nil
@@ -91,11 +92,12 @@ func (a *Agent) newPage() http.Handler {
 	return page.New(o)
 }
 
-// isMachineSimulated reports whether the machine is simulated. Its load is then not in the files of this node.
+// isMachineSimulated reports whether the machine is simulated, and no directory replaces /proc. The page of such a
+// machine cannot show its load, because /proc has the load of the real host.
 func (a *Agent) isMachineSimulated() bool { return a.opt.Machine != nil && a.opt.Proc == "" }
 
-// Ready returns the reason why the agent is not ready; nil if it is ready. It is ready if a runtime is attached, and
-// the decisions about its running containers were applied.
+// Ready returns the reason why the agent is not ready; nil if it is ready. The agent is ready if a runtime is attached,
+// and the decisions about the runtime's running containers were applied.
 func (a *Agent) Ready() error {
 	if other := a.otherAgent.standby(); other != "" {
 		return errors.New("standby: " + other)
@@ -109,7 +111,7 @@ func (a *Agent) Ready() error {
 	}
 	all := a.attachments.all()
 	if len(all) == 0 {
-		return errors.New("no attachment is enabled: set nri.enabled to true, or attach to another value")
+		return errors.New("no attachment is enabled: set nri.enabled to true, or change the value of attach")
 	}
 	for _, at := range all {
 		state, _, cause := at.Status()

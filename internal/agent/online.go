@@ -15,7 +15,7 @@ import (
 )
 
 // cpuPollInterval is how often the agent reads which CPUs are online and which NUMA nodes have memory. It polls,
-// because the kernel sends uevents only to the host's network namespace.
+// because the kernel sends uevents only to the host's network namespace, and the agent may run in another one.
 const cpuPollInterval = time.Second
 
 // memoryPollEvery is the number of polls after which the agent also reads the memory size of each NUMA node. The size
@@ -29,7 +29,7 @@ type hardwareWatcher struct {
 	settings *settings
 }
 
-// watch decides about all containers again when CPUs or memory go offline or online, until ctx ends.
+// watch makes the agent decide about all containers again when CPUs or memory go offline or online, until ctx ends.
 func (h hardwareWatcher) watch(ctx context.Context) {
 	tick := time.NewTicker(cpuPollInterval)
 	defer tick.Stop()
@@ -81,8 +81,8 @@ func (h hardwareWatcher) applyMemory() {
 	h.settings.applyMachine(now)
 }
 
-// memoryTolerance is the divisor for changes of memory that are ignored: a change of up to 1/16 of a node's memory. The
-// memory balloon of a virtual machine makes many small changes.
+// memoryTolerance is the divisor of a NUMA node's memory in isSameMemory: the agent ignores changes of up to 1/16 of
+// this memory. The reason is the memory balloon of a virtual machine, which makes many small changes.
 const memoryTolerance = 16
 
 // isSameMemory reports whether a NUMA node's memory has changed too little for a new decision.
@@ -122,7 +122,8 @@ func (h hardwareWatcher) applyOnline(ids []int) {
 	h.settings.applyMachine(now)
 }
 
-// readOnline returns the machine with the topology of CPUs that were offline when it was read, if they are online now.
+// readOnline completes a machine with the topology of CPUs that were offline when the agent read the machine, and that
+// are online now.
 func (h hardwareWatcher) readOnline(m *topology.Machine) *topology.Machine {
 	if !slices.ContainsFunc(m.CPUs, func(c topology.CPU) bool { return c.TopologyUnknown }) {
 		return m

@@ -20,8 +20,8 @@ const originalsFile = "originals.jsonl"
 // errInUse is the error of ReleaseAlone if an agent runs.
 var errInUse = errors.New("an agent is using this state directory")
 
-// originals stores the keeper's journal of original values in a file. It logs the first of consecutive failures, and
-// the next success.
+// originals stores the keeper's journal of original values in a file. If several writes fail in a row, it logs only the
+// first failure. It also logs when writes succeed again.
 type originals struct {
 	*statefile.Lines
 	path string
@@ -31,9 +31,11 @@ type originals struct {
 	lastSaveFailed bool
 }
 
-// openOriginals opens the journal in a state directory. earlier has the entries of an earlier agent of this boot. It is
-// nil if there is no readable journal, and empty if the journal is of another boot. locked reports whether this process
-// holds the lock. After an error the journal can still be used, because the keeper retries its writes.
+// openOriginals opens the journal of original values in a state directory. The result named earlier has the entries
+// that an earlier agent wrote since the last boot. earlier is nil if there is no readable journal, and empty if the
+// journal was written before the last boot. The result locked reports whether this process holds the lock of the
+// journal. If openOriginals returns an error, the caller can still use the journal, because the keeper retries its
+// writes.
 func openOriginals(dir *statefile.Dir, log *slog.Logger) (o *originals, earlier []byte, locked bool, err error) {
 	o = &originals{path: dir.Path(originalsFile), log: log}
 	o.Lines, earlier, locked, err = statefile.OpenLines(dir, originalsFile, bootID())
@@ -41,8 +43,8 @@ func openOriginals(dir *statefile.Dir, log *slog.Logger) (o *originals, earlier 
 }
 
 // keepOriginals makes the keeper store original values in a journal, so that they survive a restart of the agent. It
-// returns a function that saves unsaved values, calls rest and closes the journal. Without a state directory the
-// keeper stores the values only in memory.
+// returns a function for the end of the agent. That function saves unsaved values, calls the function rest and closes
+// the journal. Without a state directory the keeper stores the values only in memory, and keepOriginals returns rest.
 func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() error {
 	if s.dir == nil {
 		return rest
@@ -66,7 +68,8 @@ func (s *stateFiles) keepOriginals(k *keeper.Keeper, rest func() error) func() e
 	}
 }
 
-// Append adds lines to the journal. It logs no error, because the keeper then calls Replace.
+// Append adds lines to the journal. It does not log an error, because after an error the keeper calls Replace, which
+// logs its own error.
 func (o *originals) Append(lines []byte) error {
 	err := o.Lines.Append(lines)
 	if err == nil {
@@ -82,6 +85,8 @@ func (o *originals) Replace(lines []byte) error {
 	return err
 }
 
+// report logs the result err of a write. It logs only the first of several failures in a row, and the success after
+// them.
 func (o *originals) report(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

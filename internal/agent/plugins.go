@@ -35,8 +35,9 @@ func (a *Agent) newResourcePlugins() facts.ResourcePlugins {
 	return pluginManager{a.resourcePlugins}
 }
 
-// kubeletDevices returns all devices that the kubelet can assign, also those that it has assigned. Without a
-// connection to the kubelet it returns an error, so that the manager keeps the devices that it knows.
+// kubeletDevices returns all devices that the kubelet can assign, including those that it has assigned already. Without
+// a connection to the kubelet, kubeletDevices returns an error. The manager of resource plugins then keeps the devices
+// that it knows.
 func (a *Agent) kubeletDevices(ctx context.Context) ([]lifecycle.KubeletDevice, error) {
 	return a.grants.Devices(ctx)
 }
@@ -64,7 +65,8 @@ func (a *Agent) livePods() map[string]bool {
 // pluginManager adapts qrm.Manager to the interface facts.ResourcePlugins.
 type pluginManager struct{ *qrm.Manager }
 
-// Question returns the request to the plugins about a new container; nil if no plugin needs one.
+// Question returns the request that the agent must send to the plugins about a new container; nil if no plugin needs a
+// request. If ahead is true, the agent decides about the container before the container is created.
 func (p pluginManager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) facts.Question {
 	q := p.Manager.Question(pod, ctr, spec)
 	switch {

@@ -14,8 +14,8 @@ import (
 // podResourcesReopenPause is the pause before the agent opens its PodResources socket again.
 const podResourcesReopenPause = time.Second
 
-// servePodResources serves the PodResources API until ctx ends. After an error it logs the error and opens the socket
-// again, because the agent must run without this socket, too.
+// servePodResources serves the PodResources API until ctx ends. If serving fails, it logs the error and opens the
+// socket again, because the agent must also run without this socket.
 func (a *Agent) servePodResources(ctx context.Context) {
 	path := a.opt.Config.PodResources.Socket
 	var kubelet podresources.Kubelet
@@ -24,7 +24,7 @@ func (a *Agent) servePodResources(ctx context.Context) {
 		defer func() { _ = client.Close() }()
 		kubelet = client
 	}
-	server := podresources.New(func() nodeview.Holdings { return nodeview.HoldingsOf(a.conductor, a.ownedDevices()) }, kubelet, a.pluginAmounts(), a.log)
+	server := podresources.New(func() nodeview.Holdings { return nodeview.HoldingsOf(a.conductor, a.ownableDevices()) }, kubelet, a.pluginAmounts(), a.log)
 	reported := ""
 	for {
 		err := server.Serve(ctx, path)

@@ -26,7 +26,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy makes the policy of an agent with these options. The options must have a machine and a tree.
+// Policy makes the policy of an agent with the given options. The options must have a machine and a tree.
 func Policy(o Options) (engine.Policy, error) {
 	return policyOf(o.Config, o.Machine, nodeOf(o))
 }
@@ -36,7 +36,8 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 	return policyFor(c, m, n, n.namespaces.Labels())
 }
 
-// policyFor is policyOf for any hook.Node, such as that of a recording, with the given labels of namespaces.
+// policyFor makes the policy of a valid configuration for a machine and a hook.Node, such as the node of a recording.
+// The parameter labels has the labels of the node's namespaces.
 func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespaces.Labels) (engine.Policy, error) {
 	p := engine.Policy{
 		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
@@ -105,8 +106,8 @@ func poolsOf(c config.Config, m *topology.Machine) (placement.Pools, error) {
 	return p, nil
 }
 
-// checkBalloons checks whether a machine has enough CPUs for the balloons of a configuration, and the devices that they
-// name.
+// checkBalloons checks whether a machine has enough CPUs for the balloons of a configuration, and has the devices that
+// the balloons name.
 func checkBalloons(c config.Config, m *topology.Machine, p placement.Pools) error {
 	if c.Placement.Policy != "balloons" {
 		return nil
@@ -172,8 +173,8 @@ func onlineCPUs(m *topology.Machine, list string) (topology.Set, error) {
 	return m.ParseCPUs(topology.FormatList(ids))
 }
 
-// rulesOf converts the authorization rules of a configuration. It resolves their label selectors with the known labels
-// of namespaces.
+// rulesOf converts the authorization rules of a configuration. It replaces their label selectors by the namespaces
+// whose known labels match.
 func rulesOf(all []config.Rule, known namespaces.Labels) intent.Rules {
 	rules := make(intent.Rules, len(all))
 	for i, a := range all {
@@ -188,11 +189,11 @@ func rulesOf(all []config.Rule, known namespaces.Labels) intent.Rules {
 	return rules
 }
 
-// conductorTuning returns the settings of the conductor in a valid configuration.
+// conductorTuning returns the conductor's settings from a valid configuration.
 func conductorTuning(c config.Config) conductor.Tuning {
 	t := conductor.Tuning{Pace: c.NRI.UpdateInterval.Duration(), FailClosed: c.FailurePolicy.Agent == "fail"}
 	t.Demotion = demotionOptions(c)
-	t.ConflictLimit = keeper.ConflictLimit{Limit: c.Keeper.GiveUpAfter, Per: time.Minute}
+	t.ConflictLimit = keeper.ConflictLimit{MaxRepairs: c.Keeper.GiveUpAfter, Window: time.Minute}
 	for _, name := range c.NRI.Cede {
 		var f lifecycle.Field
 		if f.UnmarshalText([]byte(name)) == nil {
@@ -202,7 +203,8 @@ func conductorTuning(c config.Config) conductor.Tuning {
 	return t
 }
 
-// topologyOf returns the settings of the topology manager in a valid configuration.
+// topologyOf returns the topology manager's settings from a valid configuration. It returns an error if the machine has
+// too many NUMA nodes.
 func topologyOf(c config.TopologyManager, m *topology.Machine) (engine.TopologyManager, error) {
 	t := engine.TopologyManager{
 		Policy: numahints.Policy(c.Policy), PreferClosest: c.PreferClosest, AlignedResources: c.Align, PodScope: c.Scope == "pod", RefuseUnaligned: c.Refusal == "fail",

@@ -34,11 +34,11 @@ func (s *settings) hooks() []api.Hook {
 	return out
 }
 
-// probeInterval is how often the agent repeats its probes while one of them has no answer.
+// probeInterval is how often the agent repeats its probes while one of them has no result.
 const probeInterval = 10 * time.Second
 
-// repeatProbes repeats probes that had no answer at the start, because the node had no cgroups of pods yet. When all
-// probes have an answer, it applies the configuration again and returns.
+// repeatProbes repeats probes that had no result at the start, because the node had no cgroups of pods yet. When all
+// probes have a result, it applies the configuration again and returns.
 func (s *settings) repeatProbes(ctx context.Context) {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
@@ -57,7 +57,7 @@ func (s *settings) repeatProbes(ctx context.Context) {
 	}
 }
 
-// waitsForProbe reports whether a probe for an enabled hook has no answer yet.
+// waitsForProbe reports whether a probe for an enabled hook has no result yet.
 func (s *settings) waitsForProbe() bool {
 	return slices.ContainsFunc(s.activeHooks(), func(h hook.Hook) bool { return h.Info().HasUnknownFeatures(s.node.Probe) })
 }

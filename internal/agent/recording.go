@@ -17,7 +17,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Record writes a recording to w: all events from now on, until ctx ends. It calls flush when no more events wait.
+// Record writes a recording to w: all events from now on, until ctx ends. It calls flush when it has written all
+// waiting events.
 func (s source) Record(ctx context.Context, withoutEnv bool, w io.Writer, flush func() error) error {
 	sub, now := conductor.Listen(s.a.conductor)
 	defer sub.Close()
@@ -30,7 +31,7 @@ func (s *settings) recordedNode() recording.Node {
 	c, m, released := s.config, s.machine, !s.releasedAt.IsZero()
 	s.mu.Unlock()
 	asked := &recordingNode{Node: s.node, findings: map[string]lifecycle.Finding{}, devices: map[string]lifecycle.Device{}}
-	_, _ = c.Hooks.Hooks(asked) // stores the probes and devices that hooks need
+	_, _ = c.Hooks.Hooks(asked) // the hooks probe features and find devices; asked stores the results
 	for _, h := range hook.Catalogue() {
 		for _, features := range h.KernelFeatures {
 			for f := range strings.SplitSeq(features, "|") {
@@ -47,12 +48,12 @@ func (s *settings) recordedNode() recording.Node {
 	}
 }
 
-// recordingNode wraps a node. It stores the answers of probes and the devices that hooks request, and makes no
+// recordingNode wraps a node. It stores the results of probes and the devices that hooks request, and makes no
 // directories.
 type recordingNode struct {
 	hook.Node
 
-	findings map[string]lifecycle.Finding // the answers of probes, by feature
+	findings map[string]lifecycle.Finding // the results of probes, by feature
 	devices  map[string]lifecycle.Device  // the devices that hooks requested, by path
 	// hookFiles are the files of OCI hooks that were read.
 	hookFiles []lifecycle.HookFile
@@ -101,9 +102,9 @@ func (n replayNode) Device(path string) (lifecycle.Device, bool) {
 func (n replayNode) HookFiles([]string) []lifecycle.HookFile { return n.Node.Host.HookFiles }
 func (replayNode) MakeSharedDir(string) error                { return nil }
 
-// Replay decides the events of a recording again, with the recorded configuration or another one, and compares the
-// decisions with the recorded ones. another is nil for the recorded configuration. Apart from reading the recording, it
-// does no I/O.
+// Replay decides the events of a recording again and compares the decisions with the recorded ones. It uses the
+// configuration another, or the recorded configuration if another is nil. It reads only the recording, and writes
+// nothing.
 func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 	recorded := func(n *recording.Node, m *topology.Machine) (engine.Policy, error) {
 		c, err := config.Parse("the recording's configuration", []byte(n.Config))
@@ -123,7 +124,8 @@ func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 	return report, err
 }
 
-// recordedPolicy makes the policy of a configuration for a recorded node.
+// recordedPolicy makes the policy of a configuration for a recorded node. If the node was recorded after a release, the
+// policy decides nothing.
 func recordedPolicy(c config.Config, n *recording.Node, m *topology.Machine) (engine.Policy, error) {
 	p, err := policyFor(c, m, replayNode{n}, n.Namespaces)
 	if n.Released {

@@ -18,14 +18,16 @@ import (
 	"github.com/trimtab/trimtab/internal/resctrl"
 )
 
-// releaseRuntimeTimeout is how long a release waits until the runtime has updated its stored copies of the resources.
+// releaseRuntimeTimeout is the maximum time for which a release waits for the runtime. The runtime stores copies of the
+// containers' resources, and must update these copies with the restored values.
 const releaseRuntimeTimeout = time.Minute
 
-// releaseServerTimeout is how long a release waits until the agent has restored its objects at the API server.
+// releaseServerTimeout is the maximum time for which a release waits until the agent has removed what it wrote to the
+// API server.
 const releaseServerTimeout = 10 * time.Second
 
 // Release restores everything that the agent changed. After a release the agent decides nothing until its next start.
-// Changes of the configuration have no effect in this time.
+// Until then, changes of the configuration have no effect.
 func (a *Agent) Release(ctx context.Context) (api.Released, error) {
 	r, err := a.settings.release(ctx)
 	if err != nil {
@@ -45,7 +47,7 @@ func hasRun(c config.Config) bool {
 	return c.Paths.Key != "" && err == nil
 }
 
-// Release asks the running agent to restore what it changed.
+// Release restores everything that the running agent changed.
 func (s source) Release(ctx context.Context) (api.Released, error) { return s.a.Release(ctx) }
 
 // ReleaseAlone restores the kernel values that an ended agent changed. It returns an error while an agent runs. It does
@@ -75,7 +77,7 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 		return r, fmt.Errorf("read the original values (paths.state): %w", err)
 	}
 	if !locked {
-		return r, fmt.Errorf("release without an agent: %w (%s): run 'trimtab release' while it runs, or stop it", errInUse, c.Paths.State)
+		return r, fmt.Errorf("release without an agent: %w (%s): run 'trimtab release' while the agent runs, or stop the agent", errInUse, c.Paths.State)
 	}
 	k := keeper.New(tree)
 	if err := k.Originals.Load(journal, earlier); err != nil {

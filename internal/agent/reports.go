@@ -12,7 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/zones"
 )
 
-// nodeReports returns the services that write the enabled objects about the node to the API server.
+// nodeReports returns the services that write objects about the node to the API server. It returns a service only for
+// the objects that the configuration enables, and a service that collects data for such an object.
 func (a *Agent) nodeReports(client *kube.Client) []kube.Service {
 	c := a.opt.Config.Cluster.Topology
 	d := &deviceList{grants: a.grants, log: a.log}

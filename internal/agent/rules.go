@@ -16,8 +16,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// addRules adds the configuration's rules to the hooks of a policy. node returns the facts of the node that the rules
-// need.
+// addRules adds the configuration's rules to the hooks of a policy. The function node returns the facts about the node
+// that the rules need.
 func addRules(p *engine.Policy, c config.Config, labels namespaces.Labels, node func(*rules.Set) rules.Facts) error {
 	if len(c.Rules) == 0 {
 		return nil
@@ -37,8 +37,9 @@ func addRules(p *engine.Policy, c config.Config, labels namespaces.Labels, node 
 	return nil
 }
 
-// RulesNode returns a function that makes empty nodes, for tests of a configuration's rules. Their policy has only the
-// rules and authorization rules. The nodes have all devices and kernel features that the rules need.
+// RulesNode returns a function that makes simulated nodes without containers, for tests of a configuration's rules. The
+// policy of these nodes has only the CEL rules and the authorization rules. The nodes have all devices and kernel
+// features that the rules need.
 func RulesNode(c config.Config, labels map[string]map[string]string) (func() *engine.State, error) {
 	m, err := topology.New([]topology.CPU{{ID: 0}}, nil)
 	if err != nil {
@@ -58,7 +59,7 @@ func RulesNode(c config.Config, labels map[string]map[string]string) (func() *en
 	return func() *engine.State { return engine.NewState(m, p) }, err
 }
 
-// factsForRules returns a function that returns the facts of a node that a set of rules needs.
+// factsForRules returns a function that returns the facts about a node that a set of CEL rules needs.
 func factsForRules(n hook.Node) func(*rules.Set) rules.Facts {
 	return func(set *rules.Set) rules.Facts {
 		f := rules.Facts{Devices: devicesAt(n, set.Devices()), UnsupportedFields: map[lifecycle.Field]string{}}
@@ -77,7 +78,8 @@ func readsNamespaces(c config.Config) bool {
 	return problems == nil && set.ReadsNamespaces()
 }
 
-// devicesAt returns the devices of the node, among them those with the given paths; nil without paths.
+// devicesAt returns all devices that the node lists, and also the devices at the given paths. It returns nil if there
+// are no paths.
 func devicesAt(n hook.Node, paths []string) map[string]lifecycle.Device {
 	if len(paths) == 0 {
 		return nil
@@ -86,7 +88,7 @@ func devicesAt(n hook.Node, paths []string) map[string]lifecycle.Device {
 	if all == nil {
 		all = map[string]lifecycle.Device{}
 	}
-	// The Host of a recorded node already has all known devices.
+	// Host can lack devices of a real node, so search for each path. The Host of a recorded node has all known devices.
 	if n, ok := n.(node); ok && n.deviceAt != nil {
 		for _, path := range slices.Compact(slices.Sorted(slices.Values(paths))) {
 			if d, ok := n.deviceAt(path); ok {

@@ -21,9 +21,9 @@ import (
 // settings has the configuration in force and the machine, and applies changes of both.
 type settings struct {
 	log          *slog.Logger
-	logLevel     *slog.LevelVar // receives log.level; nil if the caller sets the level itself
-	setLogFormat func(string)   // is called with log.format; nil if the caller sets the format itself
-	override     func(*config.Config)
+	logLevel     *slog.LevelVar       // receives log.level; nil if the caller sets the level itself
+	setLogFormat func(string)         // is called with log.format; nil if the caller sets the format itself
+	override     func(*config.Config) // sets the values of flags in a new configuration; may be nil
 	node         node
 	conductor    *conductor.Conductor
 	observesOnly bool // the agent started with mode: observe, so it changes nothing until it ends
@@ -36,10 +36,10 @@ type settings struct {
 	machine    *topology.Machine
 	config     config.Config
 	generation uint64 // counts the configurations that were applied, for the log
-	fileErr    string // why the newest file or drop-in was refused, or has no effect in part
+	fileErr    string // why the newest file or drop-in was refused, or which part of it has no effect
 	serverErr  string // why the API server's configuration was refused
-	dropIn     bool   // the runtime sent the configuration
-	// releasedAt is when a release began; zero if there was none. After it the agent decides nothing.
+	dropIn     bool   // the runtime has sent a configuration (drop-in), which replaces the file
+	// releasedAt is when a release began; zero if there was none. After a release the agent decides nothing.
 	releasedAt time.Time
 }
 
@@ -74,7 +74,8 @@ func (s *settings) refusedReason() string {
 	return strings.Trim(s.fileErr+"\n"+s.serverErr, "\n")
 }
 
-// setServerErr stores the reason why the API server's configuration was refused; nil means that it is in force.
+// setServerErr stores the reason why the API server's configuration was refused; nil means that the API server's newest
+// configuration is in force.
 func (s *settings) setServerErr(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +85,7 @@ func (s *settings) setServerErr(err error) {
 }
 
 // setFileErr stores and logs the reason why a newer file, or the runtime's drop-in, was refused; nil means that the
-// newest one is in force.
+// newest file or drop-in is in force.
 func (s *settings) setFileErr(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +109,9 @@ func (s *settings) applyFile(c config.Config) error {
 	return s.apply(c)
 }
 
-// applyServerLayers is applyFile for a change of the layers from the API server. It keeps the error of a refused file.
+// applyServerLayers applies a configuration with changed layers from the API server. It returns an error if the runtime
+// sent a configuration (drop-in), which has priority. It keeps fileErr, because the error of a refused configuration
+// file stays true.
 func (s *settings) applyServerLayers(c config.Config) error {
 	s.mu.Lock()
 	file := s.fileErr
@@ -135,8 +138,9 @@ func (s *settings) applyDropIn(yaml string) error {
 	inForce := s.config
 	s.mu.Unlock()
 	tooLate := config.KeepStartKeys(&c, inForce)
-	// A key of the drop-in may depend on a start key whose value in the drop-in does not come into force. So the
-	// result is validated again. Problems that the configuration in force also has do not count.
+	// KeepStartKeys has replaced the drop-in's values of keys that the agent reads only at its start. Other keys may
+	// depend on the replaced values, so the result is validated again. Problems that the configuration in force also has
+	// are ignored.
 	known := config.Validate(inForce)
 	wrong := slices.DeleteFunc(config.Validate(c), func(p config.Problem) bool { return slices.Contains(known, p) })
 	if len(wrong) > 0 {
@@ -189,7 +193,7 @@ func (s *settings) apply(c config.Config) error {
 	if s.setLogFormat != nil {
 		s.setLogFormat(c.Log.Format)
 	}
-	for _, key := range config.NeedRestart(old, c) {
+	for _, key := range config.KeysNeedingRestart(old, c) {
 		s.log.Warn("a changed setting takes effect after a restart of the agent", logkey.Key, key)
 	}
 	s.conductor.Configure(policy, conductorTuning(c))

@@ -60,15 +60,15 @@ func (a *Agent) newGrants() *podspec.Grants {
 	return podspec.NewGrants(o)
 }
 
-// AskGrants asks the kubelet once for its grants, and returns the state of that source.
-func AskGrants(ctx context.Context, c config.PodSpec) api.SpecSource {
+// QueryGrants requests the grants from the kubelet once, and returns the state of this source.
+func QueryGrants(ctx context.Context, c config.PodSpec) api.SpecSource {
 	g := podspec.NewGrants(grantsOptions(c))
 	defer startSource(ctx, g)()
 	return specSourceState(g.State())
 }
 
-// startSource runs a source and waits for its first answer. The source runs until the caller calls end.
-func startSource(ctx context.Context, who interface {
+// startSource runs a source and waits for its first answer. The source runs until the caller calls the function end.
+func startSource(ctx context.Context, source interface {
 	Run(ctx context.Context) error
 	AwaitFirst(ctx context.Context)
 }) (end func()) {
@@ -76,17 +76,17 @@ func startSource(ctx context.Context, who interface {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = who.Run(ctx) // Run returns only errors of closing connections
+		_ = source.Run(ctx) // Run returns only errors of closing connections
 	}()
-	who.AwaitFirst(ctx)
+	source.AwaitFirst(ctx)
 	return func() {
 		stop()
 		<-ended
 	}
 }
 
-// AskSpecs asks the configured sources of pod specs once, and returns their states.
-func AskSpecs(ctx context.Context, c config.Config) []api.SpecSource {
+// QuerySpecs requests the pods once from the configured sources of pod specs, and returns the states of the sources.
+func QuerySpecs(ctx context.Context, c config.Config) []api.SpecSource {
 	server := connectCluster(c.Cluster, kube.Options{Version: "doctor", Log: slog.New(slog.DiscardHandler)}).client
 	l := podspec.New(podspec.Options{Sources: specSources(c.PodSpec, nil, server)})
 	defer startSource(ctx, l)()

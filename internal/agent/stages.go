@@ -6,7 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// disabledStages returns the disabled stages of the hook server if the agent is one, and of the CRI proxy otherwise.
+// disabledStages returns the calls of the runtime or kubelet in which the agent must change nothing, by their names in
+// the configuration. With attach: hooks, the configuration key is hookServers.disabledStages. Otherwise it is
+// cri.disabledStages.
 func disabledStages(c config.Config) []string {
 	if c.Attach == "hooks" {
 		return c.HookServers.DisabledStages
@@ -14,7 +16,8 @@ func disabledStages(c config.Config) []string {
 	return c.CRI.DisabledStages
 }
 
-// callsOf returns the calls of the runtime that correspond to stages of hook servers.
+// callsOf converts the names of hook server stages, such as PreCreateContainer, to the calls of the runtime in which
+// these stages happen.
 func callsOf(stages []string) []runtimes.Call {
 	var calls []runtimes.Call
 	for _, s := range stages {

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// statusReopenPause is the pause before the agent tries again to open its status socket, after another agent
-	// served the socket or an error stopped it.
+	// statusReopenPause is the pause before the agent tries again to open its status socket. It tries again if another
+	// agent serves the socket, or if an error has stopped the socket.
 	statusReopenPause = 200 * time.Millisecond
 	// otherAgentTimeout limits the request to the agent that serves the status socket. The answer is cached for
 	// the same time.
@@ -38,18 +38,19 @@ type otherAgent struct {
 	socket *status.Socket
 
 	mu sync.Mutex // guards all below
-	// socketInUse is the error if the status socket cannot be opened because another agent serves it.
+	// socketInUse is the error of the last attempt to open the status socket; nil if the socket was opened. If another
+	// agent serves the socket, it is socket.ErrInUse.
 	socketInUse    error
-	askedAt        time.Time            // when the process that serves the socket was asked last
+	askedAt        time.Time            // when this agent last requested the identity of the process that serves the socket
 	socketHolder   nodelock.Holder      // the process that served the socket at that time
 	standbyReason  *nodelock.InUseError // why this agent is in standby; nil if it is active
 	lastLogged     time.Time            // when the other agent was logged last
 	loggedLockErrs map[string]bool      // the logged errors of directories that cannot be locked
 }
 
-// lockedDirs returns the directories that the agent locks to exclude a second agent. They are the kubelet's cgroup
-// root, below which each agent writes, and the directories of the runtime's sockets. So two agents of one runtime
-// lock a common directory, even if their configurations differ.
+// lockedDirs returns the directories that the agent locks to exclude a second agent; nil in observe mode. They are the
+// kubelet's cgroup root, below which each agent writes, and the directories of the runtime's sockets. So two agents of
+// one runtime lock a common directory, even if their configurations differ.
 func (a *Agent) lockedDirs() []nodelock.LockedDir {
 	c := a.opt.Config
 	if isObserveMode(c) { // an agent that only observes may run beside an active agent
@@ -76,8 +77,8 @@ func (a *Agent) lockedDirs() []nodelock.LockedDir {
 	return all
 }
 
-// admit takes the locks of the node for this agent. Attachments call it before they connect. It returns a
-// *nodelock.InUseError if another agent works on this node.
+// admit takes the locks of the node for this agent. Attachments call admit before they connect to the runtime. It
+// returns a *nodelock.InUseError if another agent works on this node.
 func (n *otherAgent) admit() error {
 	taken := n.socketTaken()
 	if taken == nil {
@@ -146,9 +147,9 @@ func (n *otherAgent) openSocket(ctx context.Context) {
 	n.mu.Unlock()
 }
 
-// serve serves the status socket until ctx ends. While another agent serves the socket, it waits. After any other
-// error it opens the socket again, because an agent without a status socket must continue. Accepting can fail
-// permanently after the kernel was out of memory.
+// serve serves the status socket until ctx ends. While another agent serves the socket, this agent waits. After any
+// other error it opens the socket again, because the agent must run without a status socket, too. For example,
+// accept(2) can fail permanently after the kernel was out of memory.
 func (n *otherAgent) serve(ctx context.Context, source status.Source) {
 	again := time.NewTicker(statusReopenPause)
 	defer again.Stop()
@@ -193,8 +194,8 @@ func (n *otherAgent) socketTaken() *nodelock.InUseError {
 	return &nodelock.InUseError{Holder: by, Evidence: fmt.Sprintf("it serves %s (paths.statusSocket)", n.statusSocketPath)}
 }
 
-// holderOfSocket asks the agent that serves a status socket for its identity. The zero Holder means that it did
-// not answer.
+// holderOfSocket requests the identity of the agent that serves a status socket. The zero Holder means that there was
+// no answer.
 func holderOfSocket(path string) nodelock.Holder {
 	ctx, cancel := context.WithTimeout(context.Background(), otherAgentTimeout)
 	defer cancel()

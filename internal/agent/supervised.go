@@ -11,13 +11,13 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// statusInterval is how often the agent sends systemd the line that `systemctl status` shows, and the keep-alive of
-// the watchdog. The agent uses a quarter of the watchdog's timeout instead if that is shorter.
+// statusInterval is how often the agent sends two messages to systemd: the line that `systemctl status` shows, and the
+// keep-alive of the watchdog. If a quarter of the watchdog's timeout is shorter, the agent uses this quarter instead.
 const statusInterval = 10 * time.Second
 
-// reportToSystemd reports the agent's state to systemd until ctx ends, if the unit has Type=notify (sd_notify(3)).
-// It reports READY at once, also in standby or without a runtime, because other units may wait for this unit. It
-// sends the watchdog a keep-alive only while the agent handles events, like /healthz.
+// reportToSystemd reports the agent's state to systemd until ctx ends, if the unit has Type=notify (sd_notify(3)). It
+// reports READY at once, also in standby or without a runtime, because other units may wait for this unit. It sends the
+// watchdog a keep-alive only while the agent handles events, which is also the condition of /healthz.
 func (a *Agent) reportToSystemd(ctx context.Context) {
 	if sent, err := daemon.SdNotify(false, daemon.SdNotifyReady); !sent {
 		if err != nil {
@@ -56,6 +56,7 @@ func (a *Agent) isAlive(ctx context.Context, limit time.Duration) bool {
 	return err == nil
 }
 
+// statusLine returns the line that `systemctl status` shows.
 func (a *Agent) statusLine() string {
 	if err := a.Ready(); err != nil {
 		return "not ready: " + err.Error()

@@ -10,9 +10,9 @@ import (
 
 // readinessWatcher logs a warning while the agent is not ready.
 type readinessWatcher struct {
-	ready   func() error // returns the reason why the agent is not ready; nil if it is ready
-	warn    func(reason error)
-	onReady func()
+	ready   func() error       // returns the reason why the agent is not ready; nil if it is ready
+	warn    func(reason error) // logs the warning
+	onReady func()             // is called when the agent is ready again after a warning
 	// firstCheck is the time from the start to the first check. interval is the time between checks. repeat is
 	// the time after which a warning is repeated.
 	firstCheck, interval, repeat time.Duration
@@ -29,7 +29,7 @@ func (a *Agent) newReadinessWatcher() readinessWatcher {
 	}
 }
 
-// run checks until ctx ends.
+// run checks at intervals whether the agent is ready, until ctx ends.
 func (u readinessWatcher) run(ctx context.Context) {
 	var quiet time.Duration // the time since the last warning; not used before the first one
 	warned := false

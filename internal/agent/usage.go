@@ -22,31 +22,34 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// usageInterval is how often the agent reads the usage of the node and its pods. It reads two files for each pod.
+// usageInterval is how often the agent reads the CPU and memory usage of the node and its pods. Each time it reads two
+// files for each pod.
 const usageInterval = 15 * time.Second
 
-// usageMeter measures the usage of the node and its pods. It implements kube.Service.
+// usageMeter measures the CPU and memory usage of the node and its pods. It implements kube.Service.
 type usageMeter struct {
 	// checkReportable returns the reason why the agent does not know the node's pods; nil if it does.
 	checkReportable func() error
-	read            func() (nodemetric.Reading, error)
-	interval        time.Duration // the pause between two readings
-	logReadErr      func(error)   // logs the error of read
+	read            func() (nodemetric.Reading, error) // reads the usage now
+	interval        time.Duration                      // the pause between two readings
+	logReadErr      func(error)                        // logs the error of read
 
 	mu            sync.Mutex // guards all below
 	history       nodemetric.History
-	policy        nodemetric.Policy
-	lastReport    map[string]any
-	reportTime    time.Time     // when the report was made; zero if there is none
-	readErr       error         // the error of the last call of read
-	reportableErr error         // the result of the last call of checkReportable
-	changed       chan struct{} // closed when the next report is made
+	policy        nodemetric.Policy // how often to report, and over which times usage is averaged
+	lastReport    map[string]any    // the status of the NodeMetric object
+	reportTime    time.Time         // when the report was made; zero if there is none
+	readErr       error             // the error of the last call of read
+	reportableErr error             // the result of the last call of checkReportable
+	changed       chan struct{}     // closed when the next report is made
 }
 
 func (a *Agent) newUsageMeter() *usageMeter {
 	return &usageMeter{
 		checkReportable: a.checkReportable, read: a.readUsage, interval: usageInterval, policy: nodemetric.Policy{}.WithDefaults(), changed: make(chan struct{}),
-		logReadErr: func(err error) { a.log.Warn("the agent cannot measure the node's usage", logkey.Err, err) },
+		logReadErr: func(err error) {
+			a.log.Warn("the agent cannot measure the CPU and memory usage of the node", logkey.Err, err)
+		},
 	}
 }
 
@@ -94,7 +97,8 @@ func (m *usageMeter) knowsPods() bool {
 	return err == nil
 }
 
-// addReading stores a reading, and makes a report if one is due.
+// addReading stores a reading of the usage. It makes a report if there are enough readings and the last report is old
+// enough. If err is set, it only stores the error and logs the first of consecutive errors.
 func (m *usageMeter) addReading(r nodemetric.Reading, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,7 +129,7 @@ func (m *usageMeter) ready() error {
 	case m.readErr != nil:
 		return m.readErr
 	case m.reportTime.IsZero():
-		return errors.New("the agent has not measured the usage for long enough yet")
+		return errors.New("the agent has not measured the CPU and memory usage for long enough yet")
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// watchDrift repairs values that other programs change, until ctx ends.
+// watchDrift repairs values in cgroup files that other programs change, until ctx ends.
 func (a *Agent) watchDrift(ctx context.Context) error {
 	w, err := a.cgroupWatcher()
 	if err != nil {

@@ -44,7 +44,8 @@ func (s source) parsePlannedConfig(file []byte) (config.Config, error) {
 	return c.ApplyTo(s.a.settings.current()), err
 }
 
-// PlanConfig returns the containers that would get other CPUs with another configuration file or policy file.
+// PlanConfig returns the containers whose CPUs would change if the given configuration file or policy file came into
+// force.
 func (s source) PlanConfig(file []byte) (api.Plan, error) {
 	c, err := s.parsePlannedConfig(file)
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package cdispec reads the node's specifications of the Container Device Interface (CDI). They list the devices that
-// a runtime can inject by name, and what each device adds to a container.
+// Package cdispec reads the node's specifications of the Container Device Interface (CDI). A specification is a file
+// that lists devices. A runtime can inject each device by name. For each device, the file says what the device adds to
+// a container.
 //
-// The CDI library parses and validates the files. The package adds limits, and reports each invalid file. An invalid
-// file does not affect the devices of other files. The package stores nothing between calls.
+// The CDI library parses and validates the files. The package limits the size of files, and reports each invalid file.
+// An invalid file does not affect the devices of other files. The package stores nothing between calls.
 package cdispec
 
 import (
@@ -23,7 +24,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// maxSpecFile is the largest size of a file, in bytes. The specification of a node with many GPUs has about 100 kB.
+// maxSpecFile is the largest size of a specification, in bytes. The specification of a node with many GPUs has about
+// 100 kB.
 const maxSpecFile = 4 << 20
 
 // Directories returns the directories with specifications that runtimes read. A later directory has precedence.
@@ -33,10 +35,10 @@ func Directories() []string { return []string{cdi.DefaultStaticDir, cdi.DefaultD
 type Device struct {
 	Name string // the qualified name: vendor/class=name
 	Kind string // the first part of the name: vendor/class
-	// Nodes are the device nodes that the device itself adds to a container; often none. Major and Minor are 0 if
-	// neither the file nor the host has the numbers.
+	// Nodes are the device nodes that this device adds to a container; often none. Major and Minor are 0 if neither the
+	// specification nor the host's device node has the numbers.
 	Nodes []lifecycle.Device
-	// Env are the environment variables that the device itself adds, as NAME=value.
+	// Env are the environment variables that this device adds to a container, as NAME=value.
 	Env  []string
 	File string // the path of the specification that defines the device
 }
@@ -51,8 +53,9 @@ type Fault struct {
 func (f Fault) String() string { return f.File + ": " + f.Reason }
 
 // Read reads all specifications in directories, which may be missing. It returns the devices, sorted by name, and the
-// faults of files. If two directories define the same device, the later directory counts. If two files of one directory
-// define the same device, no runtime injects the device. Read then leaves it out and returns a fault for both files.
+// faults of files. If two directories define the same device, Read uses the later directory. If two files of one
+// directory define the same device, no runtime injects the device. Read then returns a fault for each of the two files,
+// but not the device.
 func Read(dirs []string) (devices []Device, faults []Fault) {
 	found := map[string]Device{}
 	for _, dir := range dirs {
@@ -70,8 +73,8 @@ func Read(dirs []string) (devices []Device, faults []Fault) {
 	return devices, slices.Compact(faults)
 }
 
-// readDirectory reads the specifications in one directory. If two files define the same device, the device is in the
-// map without a kind.
+// readDirectory reads the specifications in one directory. If two files define the same device, found has the device
+// with an empty Kind.
 func readDirectory(dir string) (found map[string]Device, faults []Fault) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +95,7 @@ func readDirectory(dir string) (found map[string]Device, faults []Fault) {
 		}
 		for _, d := range devices {
 			if other, twice := found[d.Name]; twice {
-				faults = append(faults, Fault{file, d.Name + " is also in " + other.File}, Fault{other.File, d.Name + " is also in " + file})
+				faults = append(faults, Fault{file, d.Name + " is also defined in " + other.File}, Fault{other.File, d.Name + " is also defined in " + file})
 				d.Kind = ""
 			}
 			found[d.Name] = d
@@ -127,8 +130,8 @@ func readFile(file string) ([]Device, error) {
 	return devices, nil
 }
 
-// deviceNodes converts device nodes. If the specification has no numbers for a node, the node gets the type and numbers
-// of the host's device node.
+// deviceNodes converts the device nodes of a specification. If the specification has no numbers for a node, the result
+// has the type and numbers of the host's device node.
 func deviceNodes(in []*specs.DeviceNode) (out []lifecycle.Device) {
 	for _, n := range in {
 		d := lifecycle.Device{Path: n.Path, Host: cmp.Or(n.HostPath, n.Path), Type: n.Type, Major: n.Major, Minor: n.Minor}
@@ -140,8 +143,8 @@ func deviceNodes(in []*specs.DeviceNode) (out []lifecycle.Device) {
 	return out
 }
 
-// hostDeviceNumbers returns the type and numbers of the host's device node. If the host has no such node, or its node
-// has another type, it returns the type and numbers of d.
+// hostDeviceNumbers returns the type and numbers of the host's device node for d. If the host has no such node, or its
+// node has another type than d, hostDeviceNumbers returns the type and numbers in d.
 func hostDeviceNumbers(d lifecycle.Device) (kind string, major, minor int64) {
 	var st unix.Stat_t
 	if unix.Stat(d.Host, &st) != nil {

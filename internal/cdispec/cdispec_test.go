@@ -91,7 +91,7 @@ func TestPrecedence(t *testing.T) {
 	if names(got) != "v.com/c=x" || got[0].Env[0] != "FROM=dynamic" {
 		t.Errorf("devices are %v", got)
 	}
-	if text := fmt.Sprint(faults); !strings.Contains(text, "a.yaml: v.com/c=z is also in ") || !strings.Contains(text, "c.yaml: v.com/c=z") {
+	if text := fmt.Sprint(faults); !strings.Contains(text, "a.yaml: v.com/c=z is also defined in ") || !strings.Contains(text, "c.yaml: v.com/c=z") {
 		t.Errorf("faults are %s", text)
 	}
 	if got, faults := cdispec.Read([]string{dynamic, static}); names(got) != "v.com/c=x v.com/c=y" || len(faults) == 0 {

@@ -11,14 +11,14 @@ func (s *Setting) ownPart(v Version, text string) string {
 		line, _, _ := strings.Cut(text, "\n")
 		return strings.TrimSpace(strings.TrimPrefix(line, "default "))
 	case KindPerDevice:
-		return s.ofDevice(v, text)
+		return s.deviceLimit(v, text)
 	}
 	return text
 }
 
-// ofDevice returns the number of the setting's device. A device that is missing in the file, or has the number 0 in
-// cgroup version 1, has no limit.
-func (s *Setting) ofDevice(v Version, text string) string {
+// deviceLimit returns the limit of the setting's device from a file's text. A device that is missing in the file, or has
+// the number 0 in cgroup version 1, has no limit: "-1" in version 1, "max" in version 2.
+func (s *Setting) deviceLimit(v Version, text string) string {
 	disk, direction, _ := strings.Cut(s.Key, " ")
 	for line := range strings.Lines(text) {
 		rest, ours := strings.CutPrefix(strings.TrimSpace(line), disk+" ")
@@ -40,8 +40,8 @@ func (s *Setting) ofDevice(v Version, text string) string {
 	return unlimited
 }
 
-// line returns the text to write for a setting's part of a file.
-func (s *Setting) line(v Version, part string) string {
+// textToWrite returns the text to write to the file, so that the setting's part of the file gets the text part.
+func (s *Setting) textToWrite(v Version, part string) string {
 	if s.Kind != KindPerDevice {
 		return part
 	}

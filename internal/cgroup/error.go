@@ -10,15 +10,15 @@ import (
 )
 
 // Error is a failed access to a cgroup file: the operation, the path, the text, and the
-// kernel's error.
+// reason.
 type Error struct {
-	Op    string // "read", "write", "encode", "verify"
+	Op    string // "read", "write", "encode", "verify", "release" or "keep"
 	Path  string
 	Value string // the text to write; "" for a read
-	Err   error
+	Err   error  // the kernel's error, or a reason that the agent found itself
 }
 
-// Error returns a text with the path, the value and the kernel's error, and explains well-known refusals.
+// Error returns a text with the operation, the path, the value and the reason. It adds the explanation of Hint.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op + " " + e.Path)
@@ -32,10 +32,11 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the kernel's error.
+// Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint explains what the kernel usually means by this refusal; "" if there is nothing to add.
+// Hint explains what an error code of the kernel usually means for this file. It returns "" if Err is not an error code
+// of the kernel, or if there is no explanation.
 func (e *Error) Hint() string {
 	errno, ok := errors.AsType[syscall.Errno](e.Err)
 	if !ok {
@@ -50,11 +51,12 @@ func (e *Error) Hint() string {
 	return ""
 }
 
-// hints are the explanations of Error.Hint. The first one that matches counts.
+// hints are the explanations that Error.Hint can return. Error.Hint returns the first one that matches.
 var hints = []struct {
-	errno      syscall.Errno
-	op, prefix string // the operation, "" for all, and a prefix of the file's name
-	text       string
+	errno  syscall.Errno
+	op     string // the operation; "" matches all
+	prefix string // the first letters of the file's name
+	text   string
 }{
 	{syscall.EACCES, "write", "cpuset.cpus", "the parent cgroup does not have all these CPUs"},
 	{syscall.EACCES, "write", "cpuset.mems", "the parent cgroup does not have all these memory nodes"},
@@ -76,26 +78,27 @@ var hints = []struct {
 	{syscall.EINVAL, "write", "memory.limit", "the limit is above memory.memsw.limit_in_bytes, or the text is malformed"},
 	{syscall.ENODEV, "write", "io.max", "no such disk"},
 	{syscall.ENODEV, "write", "blkio.throttle.", "no such disk"},
-	{syscall.EPERM, "write", "", "this is the agent's own container, and nsdelegate lets only the runtime write there"},
+	{syscall.EPERM, "write", "", "this is the cgroup of the agent's own container, and the mount option nsdelegate lets only the runtime write its files"},
 	{syscall.EROFS, "", "", "the cgroup tree is mounted read-only"},
 	{syscall.ENODEV, "", "", "the cgroup was removed meanwhile"},
 }
 
-// IsNotExist reports whether an error means that a cgroup or its file does not exist: it was removed or is not created
-// yet.
+// IsNotExist reports whether an error means that a cgroup or its file does not exist, because the cgroup was removed or
+// is not created yet.
 func IsNotExist(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV)
 }
 
-// RuntimeOnly reports whether a write failed because the cgroup is the root of this process's
-// cgroup namespace. If the hierarchy is mounted with nsdelegate, the kernel lets only programs
-// outside of that namespace write there.
+// RuntimeOnly reports whether a write failed because only the runtime can write the file. This is
+// so if the cgroup is the root of this process's cgroup namespace and the hierarchy is mounted
+// with nsdelegate: then the kernel lets only programs outside of this namespace write the files.
 func RuntimeOnly(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Op == "write" && errors.Is(e.Err, syscall.EPERM)
 }
 
-// withoutPath returns the kernel's error code of an error. Its text lacks the path, which an fs.PathError repeats.
+// withoutPath returns only the kernel's error code of an error that has one. The text of an fs.PathError contains the
+// path, and the caller's message has the path already.
 func withoutPath(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno

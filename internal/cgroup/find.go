@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// IsMissing reports whether a cgroup does not exist, although the tree has the cgroup above all pods. If the tree lacks
-// that cgroup, it is another tree, and IsMissing returns false. A missing cgroup need not have existed before.
+// IsMissing reports whether the cgroup dir does not exist, although the topmost cgroup of its path (TopDir) exists. If
+// the topmost cgroup does not exist, the agent may see another tree than the runtime, and IsMissing returns false. A
+// cgroup that was never created is also missing.
 func (t *Tree) IsMissing(dir string) bool {
 	return !t.Has(dir) && t.Has(TopDir(dir))
 }
 
-// existenceController is the controller whose hierarchy shows which cgroups exist in version 1, because runtimes create
-// a cgroup there first.
+// existenceController is the controller whose hierarchy shows which cgroups exist in version 1. Runtimes create a
+// cgroup in this hierarchy first.
 const existenceController = "cpuset"
 
 // Has reports whether a cgroup exists.
@@ -24,7 +25,7 @@ func TopDir(dir string) string {
 	return first
 }
 
-// FindContainer returns the cgroup of a container in a pod's cgroup, by the container's id.
+// FindContainer finds the cgroup of a container, by the container's id, directly below the pod's cgroup podDir.
 func (t *Tree) FindContainer(podDir, id string) (dir string, ok bool) {
 	names, err := t.Children(podDir, existenceController)
 	if err != nil {
@@ -38,8 +39,8 @@ func (t *Tree) FindContainer(podDir, id string) (dir string, ok bool) {
 	return "", false
 }
 
-// FindPod returns the cgroup of a pod by its UID. It searches the kubelet's usual directories, and all kubepods
-// directories that contain one of the known cgroups.
+// FindPod finds the cgroup of a pod by the pod's UID. The parameter known lists cgroups of pods. FindPod searches the
+// kubelet's usual directories, and all kubepods directories that contain a known cgroup.
 func (t *Tree) FindPod(uid string, known []string) (dir string, ok bool) {
 	tops := map[string]bool{"kubepods": true, "kubepods.slice": true}
 	for _, dir := range known {
@@ -50,25 +51,25 @@ func (t *Tree) FindPod(uid string, known []string) (dir string, ok bool) {
 		}
 	}
 	for top := range tops {
-		if dir, ok := t.podBelow(top, uid); ok {
+		if dir, ok := t.findPodBelow(top, uid); ok {
 			return dir, true
 		}
 	}
 	return "", false
 }
 
-// podBelow searches the cgroup above and the QoS cgroups in it for a pod.
-func (t *Tree) podBelow(above, uid string) (dir string, ok bool) {
-	names, err := t.Children(above, existenceController)
+// findPodBelow finds the cgroup of a pod, by the pod's UID, in the kubepods cgroup top or in the QoS cgroups below top.
+func (t *Tree) findPodBelow(top, uid string) (dir string, ok bool) {
+	names, err := t.Children(top, existenceController)
 	if err != nil {
 		return "", false
 	}
 	for _, name := range names {
 		switch n := ParseName(name); {
 		case n.Kind == PodDir && n.ID == uid:
-			return path.Join(above, name), true
+			return path.Join(top, name), true
 		case n.Kind == QoSDir:
-			if dir, ok := t.podBelow(path.Join(above, name), uid); ok {
+			if dir, ok := t.findPodBelow(path.Join(top, name), uid); ok {
 				return dir, true
 			}
 		}

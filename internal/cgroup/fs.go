@@ -22,14 +22,15 @@ type FS interface {
 	List(dir string) ([]string, error)
 }
 
-// maxFileBytes is the largest size of a file that ReadFile reads, in bytes. Only lists of processes may be that large.
+// maxFileBytes limits the size of a file. ReadFile returns an error for a file that has maxFileBytes bytes or more.
+// Only lists of processes may be so large.
 const maxFileBytes = 1 << 20
 
-// Real is the machine's cgroup tree. Neither ".." nor a symbolic link leads out of it; relative
-// links inside, such as cpu -> cpu,cpuacct, are followed.
+// Real is the machine's cgroup tree. Neither ".." nor a symbolic link leads out of the tree; relative
+// links inside the tree, such as cpu -> cpu,cpuacct, are followed.
 type Real struct {
 	root *os.Root
-	dir  *os.File // the same directory
+	dir  *os.File // the directory of root, opened a second time for openat2
 	// usesOpenat2 means that files are opened with openat2 and RESOLVE_BENEATH if the kernel has openat2, and with
 	// os.Root otherwise. It is false only in tests of os.Root.
 	usesOpenat2 bool
@@ -48,7 +49,7 @@ func OpenRoot(dir string) (*Real, error) {
 	return &Real{root: root, dir: self, usesOpenat2: true}, nil
 }
 
-// Close closes the root directory.
+// Close closes the root directory of the tree.
 func (r *Real) Close() error { return errors.Join(r.dir.Close(), r.root.Close()) }
 
 // ReadFile returns the file's text.
@@ -60,7 +61,7 @@ func (r *Real) ReadFile(path string) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes))
 	if err == nil && len(data) == maxFileBytes {
-		err = errors.New("file is too large")
+		err = fmt.Errorf("the file has at least %d bytes, which is too large", maxFileBytes)
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: withoutPath(err)}
@@ -68,8 +69,8 @@ func (r *Real) ReadFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// WriteFile writes data in one write. The file must exist. It is neither created nor truncated,
-// which kernel files do not need.
+// WriteFile writes data in one write. The file must exist. WriteFile does not create or truncate
+// it, because kernel files need neither.
 func (r *Real) WriteFile(path string, data []byte) error {
 	f, err := r.open(path, os.O_WRONLY)
 	if err != nil {
@@ -118,9 +119,9 @@ const (
 // String returns "v1" or "v2".
 func (v Version) String() string { return fmt.Sprintf("v%d", int(v)) }
 
-// Detect returns the version of a tree. A hybrid host, with one directory per version 1
-// controller and version 2 in "unified", is V1, because there the controllers that matter are
-// in version 1.
+// Detect returns the version of a tree. A hybrid host has one directory for each version 1
+// controller, and version 2 in the directory "unified". For a hybrid host Detect returns V1,
+// because the controllers that the agent uses are in version 1.
 func Detect(tree FS) (Version, error) {
 	if _, err := tree.ReadFile("cgroup.controllers"); err == nil {
 		return V2, nil

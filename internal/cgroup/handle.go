@@ -13,13 +13,13 @@ type Handle struct {
 	Dir, Path string
 
 	tree       *Tree
-	setting    *Setting // nil if the field and key name no setting
-	controller string
-	err        error // why the setting has no file
+	setting    *Setting // nil if no setting has the field and key
+	controller string   // the controller of the file; "" if there is no file
+	err        error    // why the setting has no file
 }
 
-// Resolve finds the file of a setting of dir. Every use of the handle returns an error if field and key name no
-// setting, if the setting has no file in this cgroup version, or if dir cannot be the directory of a cgroup.
+// Resolve finds the file of a setting of dir. If no setting has the field and key, Encode, Read and Write of the handle
+// return an error. The same holds if the setting has no file in this cgroup version, or if dir cannot be a cgroup.
 func (t *Tree) Resolve(dir string, field lifecycle.Field, key string) Handle {
 	h := Handle{tree: t, Dir: dir}
 	if h.setting, h.err = FindSetting(field, key); h.err != nil {
@@ -35,7 +35,7 @@ func (t *Tree) Resolve(dir string, field lifecycle.Field, key string) Handle {
 	return h
 }
 
-// Name returns the path of the file, or the directory if there is none.
+// Name returns the path of the setting's file, or the directory of the cgroup if the setting has no file.
 func (h Handle) Name() string {
 	if h.err != nil {
 		return h.Dir
@@ -43,14 +43,15 @@ func (h Handle) Name() string {
 	return h.Path
 }
 
-// OpError makes the error of an operation on the setting, for a reason that the agent found itself (err).
+// OpError makes an *Error for an operation on the setting. The parameter err is a reason that the agent found itself,
+// and not an error of the kernel.
 func (h Handle) OpError(op, value string, err error) error {
 	return &Error{Op: op, Path: h.Name(), Value: value, Err: err}
 }
 
-// Encode returns the kernel's text for a value of the handle's setting. Quota and period have separate texts; Tree
-// joins them in cgroup version 2, where they are one file. Encode returns an error for an empty set, and for a value
-// that the kernel would refuse or change (version 1 clamps shares).
+// Encode returns the kernel's text for a value of the handle's setting. Quota and period have separate texts. In cgroup
+// version 2 both are in one file, and Tree joins their texts. Encode returns an error for an empty set, and for a value
+// that the kernel refuses or changes (version 1 changes shares that are too small or too large).
 func (h Handle) Encode(v lifecycle.Value) (string, error) {
 	if h.setting == nil {
 		return "", h.err
@@ -62,11 +63,12 @@ func (h Handle) Encode(v lifecycle.Value) (string, error) {
 	return text, err
 }
 
-// Same reports whether two kernel texts of the setting mean the same.
+// Same reports whether two kernel texts of the setting mean the same value, such as "0,1" and "0-1".
 func (h Handle) Same(a, b string) bool { return a == b || h.setting != nil && h.setting.isSame(a, b) }
 
-// Compare orders two kernel texts of a setting, as cmp.Compare does. "No limit" is above all numbers, and a text that
-// is not valid counts as no limit. Compare returns 0 if the handle has no setting.
+// Compare returns -1 if kernel text a means less than kernel text b, 0 if both mean the same, and 1 if a means more.
+// "No limit" is more than any number, and a text that is not valid counts as no limit. Compare returns 0 if the handle
+// has no setting.
 func (h Handle) Compare(a, b string) int {
 	if h.setting == nil {
 		return 0
@@ -74,10 +76,11 @@ func (h Handle) Compare(a, b string) int {
 	return h.setting.compare(a, b)
 }
 
-// IsFreeText reports whether the kernel may show the text in another form than the written one.
+// IsFreeText reports whether the setting is plain text. The kernel may show such a text in another form than it was
+// written in.
 func (h Handle) IsFreeText() bool { return h.setting == nil || h.setting.Kind == KindText }
 
-// Read returns the kernel's text of the setting. Of cpu.max it returns only the quota or the period.
+// Read returns the kernel's text of the setting. From cpu.max it returns only the quota or only the period.
 func (h Handle) Read() (string, error) {
 	if h.err != nil {
 		return "", h.OpError("read", "", h.err)
@@ -96,26 +99,26 @@ func (h Handle) Read() (string, error) {
 	return quota, err
 }
 
-// Write sets the kernel's text, as Tree.WriteText does.
+// Write writes kernel text to the setting's file. Empty text clears a list; other settings accept no empty text.
 func (h Handle) Write(text string) error {
 	switch {
 	case h.err != nil:
 		return h.OpError("write", text, h.err)
 	case text == "" && h.setting.Kind != KindList:
-		// For the kernel, an empty limit of memory or huge pages is 0.
+		// The kernel reads an empty limit of memory or huge pages as 0.
 		return h.OpError("write", "", errors.New("the text is empty"))
 	case h.tree.Version == V2 && h.setting.Field == lifecycle.CPUPeriod:
 		return h.tree.WriteBandwidth(h.Dir, "", text)
 	}
-	text = h.setting.line(h.tree.Version, text)
+	text = h.setting.textToWrite(h.tree.Version, text)
 	if h.tree.Version == V1 && h.setting.Field == lifecycle.MemoryLimit {
 		return h.tree.writeLimitV1(h.Dir, h.Path, text)
 	}
 	return h.tree.write(h.Path, text)
 }
 
-// Missing reports whether the setting's cgroup does not exist and may be made later. It returns false if only the file
-// is missing in the cgroup, or if the hierarchy is not mounted, because these do not appear later.
+// Missing reports whether the setting's cgroup does not exist but may be created later. It returns false if the cgroup
+// exists and only lacks the file, and if the hierarchy is not mounted: such a file does not appear later.
 func (h Handle) Missing() bool {
 	controller := ""
 	if h.tree.Version == V1 {

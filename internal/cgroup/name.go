@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// NameKind is the kind of a cgroup that the kubelet or a runtime made, as its name shows it.
+// NameKind is the kind of a cgroup, as the cgroup's name shows it. Kubelet and runtimes give a cgroup its name.
 type NameKind int
 
 // The kinds of cgroups. Any program may use such a name: only the runtime knows the kind for
@@ -25,16 +25,16 @@ type Name struct {
 	ID string
 }
 
-// maxID limits ids in names. Kubernetes' UIDs have 36 letters, static pods' 32, runtimes' ids
-// 64.
-const maxID = 128
+// maxIDLength is the largest length of an id in a name. The UIDs of pods have 36 characters, those of
+// static pods 32, and the ids of containers 64.
+const maxIDLength = 128
 
 // ParseName parses the last part of a directory as kubelet and runtimes write it: "podUID" and
 // "ID" (cgroupfs driver), "…-podUID.slice" with underscores for dashes and "prefix-ID.scope"
-// (systemd driver). It is the inverse of Path and PodPath for one part.
+// (systemd driver).
 func ParseName(dir string) Name {
 	name := path.Base(dir)
-	switch base, isSlice := strings.CutSuffix(name, slice); {
+	switch base, isSlice := strings.CutSuffix(name, sliceSuffix); {
 	case isSlice:
 		return parseSlice(base)
 	case name == "kubepods":
@@ -76,6 +76,7 @@ func parseSlice(base string) Name {
 	return Name{}
 }
 
+// cutLast cuts s around the last sep. If s has no sep, it returns s, "" and false.
 func cutLast(s, sep string) (before, after string, ok bool) {
 	i := strings.LastIndex(s, sep)
 	if i < 0 {
@@ -84,20 +85,21 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// isID reports whether text can be a pod's UID: 1 to maxID letters, digits, dashes and underscores.
+// isID reports whether text can be a pod's UID: 1 to maxIDLength letters, digits, dashes and underscores.
 func isID(text string) bool {
-	if text == "" || len(text) > maxID {
+	if text == "" || len(text) > maxIDLength {
 		return false
 	}
-	return onlyOf(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_")
+	return hasOnlyLetters(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_")
 }
 
-// isContainerID reports whether text is a container id of 64 hexadecimal digits, as runtimes that serve a kubelet use
-// it. It is stricter than isID, because isID accepts almost every directory name.
+// isContainerID reports whether text is a container id of 64 hexadecimal digits, the form that containerd and CRI-O
+// use. It is stricter than isID, because isID accepts almost every directory name.
 func isContainerID(text string) bool {
-	return len(text) == 64 && onlyOf(text, "0123456789abcdef")
+	return len(text) == 64 && hasOnlyLetters(text, "0123456789abcdef")
 }
 
-func onlyOf(text, letters string) bool {
+// hasOnlyLetters reports whether text has only the given letters.
+func hasOnlyLetters(text, letters string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return !strings.ContainsRune(letters, r) })
 }

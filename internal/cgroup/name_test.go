@@ -60,7 +60,7 @@ func FuzzNamed(f *testing.F) {
 	f.Add(strings.Repeat("/kubepods-pod_", 10_000), id)
 	f.Fuzz(func(t *testing.T, uid, ctr string) {
 		defer clock.Watch(t, len(uid)+len(ctr))()
-		if n := ParseName(uid); n.ID != "" && (strings.ContainsAny(n.ID, "/.:*\x00 ") || len(n.ID) > maxID) {
+		if n := ParseName(uid); n.ID != "" && (strings.ContainsAny(n.ID, "/.:*\x00 ") || len(n.ID) > maxIDLength) {
 			t.Fatalf("Named(%q) lets %q through", uid, n.ID)
 		}
 		if !isID(uid) || strings.Contains(uid, "_") {

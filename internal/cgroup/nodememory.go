@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// NodeMemory is the memory of a cgroup on one memory node that the kernel can reclaim, in bytes.
+// NodeMemory is how much reclaimable memory a cgroup has on one memory node, in bytes.
 type NodeMemory struct {
 	Anonymous int64 // anonymous memory, shared memory and tmpfs
 	PageCache int64
 }
 
-// NodeMemory reads how much memory a cgroup of version 2 and the cgroups below it have on each memory node (Linux
-// 5.10).
+// NodeMemory reads how much reclaimable memory a cgroup of version 2 and the cgroups below it have, by the id of the
+// memory node (since Linux 5.10).
 func (t *Tree) NodeMemory(dir string) (map[int]NodeMemory, error) {
 	if !IsDir(dir) {
 		return nil, &Error{Op: "read", Path: dir, Err: errors.New("not the directory of a cgroup")}
@@ -32,8 +32,9 @@ func (t *Tree) NodeMemory(dir string) (map[int]NodeMemory, error) {
 	return of, nil
 }
 
-// parseNodeMemory parses lines such as "inactive_anon N0=4096 N1=0". It adds up the lists from which the kernel
-// reclaims. They do not contain memory that it cannot reclaim, such as locked memory.
+// parseNodeMemory parses lines such as "inactive_anon N0=4096 N1=0". For each memory node it adds the sizes of the
+// kernel's active and inactive lists. Memory that the kernel cannot reclaim, such as locked memory, is not in the
+// lists.
 func parseNodeMemory(text string) (map[int]NodeMemory, error) {
 	of, found := map[int]NodeMemory{}, 0
 	for line := range strings.Lines(text) {
@@ -59,12 +60,13 @@ func parseNodeMemory(text string) (map[int]NodeMemory, error) {
 		}
 	}
 	if found != 4 {
-		return nil, errors.New("the file lacks the sizes of the active and inactive lists")
+		return nil, errors.New("the file lacks a line inactive_anon, active_anon, inactive_file or active_file")
 	}
 	return of, nil
 }
 
-// MaySwap reports whether the kernel may swap memory of a cgroup of version 2, if the node has swap.
+// MaySwap reports whether memory.swap.max lets the kernel swap memory of a cgroup of version 2. MaySwap does not check
+// whether the node has swap.
 func (t *Tree) MaySwap(dir string) (bool, error) {
 	if !IsDir(dir) {
 		return false, &Error{Op: "read", Path: dir, Err: errors.New("not the directory of a cgroup")}

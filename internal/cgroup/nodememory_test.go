@@ -41,7 +41,7 @@ func TestNodeMemory(t *testing.T) {
 		err       string
 	}{
 		"of Linux 6.12": {"a/b", numaStat, map[int]cgroup.NodeMemory{0: {Anonymous: 1064960, PageCache: 4505600}, 2: {Anonymous: 8192, PageCache: 3}}, ""},
-		"no list":       {"a", strings.ReplaceAll(numaStat, "active_file", "other"), nil, "the file lacks the sizes of the active and inactive lists"},
+		"no list":       {"a", strings.ReplaceAll(numaStat, "active_file", "other"), nil, "the file lacks a line inactive_anon, active_anon, inactive_file or active_file"},
 		"no amount":     {"a", strings.ReplaceAll(numaStat, "N2=8192", "N2=x"), nil, `inactive_anon: "N2=x" is not of the form N<node>=<bytes>`},
 		"no node":       {"a", strings.ReplaceAll(numaStat, "N2=1\n", "total=1\n"), nil, `"total=1" is not of the form`},
 		"no directory":  {"../a", numaStat, nil, "not the directory of a cgroup"},

@@ -15,7 +15,7 @@ var errNoOpenat2 = errors.New("openat2 is not available")
 // The kernel refuses with EXDEV a path that leads out of the directory: "..", absolute paths and links to the outside.
 //
 // openBeneath returns errNoOpenat2 if openat2 does not exist (before Linux 5.6), if a seccomp filter forbids it, or if
-// the kernel cannot rule out that a concurrent rename leads outside (EAGAIN, openat2(2)).
+// a concurrent rename may have made the path lead outside (EAGAIN, openat2(2)).
 func openBeneath(dir int, path string, flags int) (int, error) {
 	if path == "" {
 		return -1, unix.ENOENT
@@ -38,6 +38,7 @@ func openBeneath(dir int, path string, flags int) (int, error) {
 // file is the descriptor of an open cgroup file. It avoids the cost of os.File's poller and finalizer.
 type file int
 
+// open opens a file or directory of the tree, with openat2 if the kernel has it and with os.Root otherwise.
 func (r *Real) open(path string, flags int) (file, error) {
 	if r.usesOpenat2 {
 		fd, err := openBeneath(int(r.dir.Fd()), path, flags)
@@ -76,7 +77,7 @@ func (f file) Write(p []byte) (int, error) {
 
 func (f file) Close() error { return unix.Close(int(f)) }
 
-// retryOnEINTR repeats a call that a signal interrupted, as package os does.
+// retryOnEINTR repeats a system call until no signal interrupts it.
 func retryOnEINTR(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); !errors.Is(err, unix.EINTR) {

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	slice        = ".slice"
-	maxPath      = 4096
-	maxComponent = 255
+	sliceSuffix  = ".slice" // the suffix of a systemd slice's name
+	maxPath      = 4096     // Linux limits a path to 4096 bytes
+	maxComponent = 255      // Linux limits a file name to 255 bytes
 )
 
-// Path returns the directory of a container from its OCI cgroupsPath, in either notation: a path
-// ("/kubepods/burstable/podX/ID", the cgroupfs driver) or slice:prefix:name ("kubepods-podX.slice:cri-containerd:ID",
-// the systemd driver). parent is the pod's cgroup parent, which may be empty. Path uses it only if cgroupsPath has an
-// empty slice or is a relative path.
+// Path returns the directory of a container from its OCI cgroupsPath. The cgroupfs driver writes cgroupsPath as a path,
+// "/kubepods/burstable/podX/ID". The systemd driver writes it as slice:prefix:name,
+// "kubepods-podX.slice:cri-containerd:ID". The parameter parent is the pod's cgroup parent, which may be empty. Path
+// uses parent only if cgroupsPath has an empty slice or is a relative path.
 func Path(parent, cgroupsPath string) (string, error) {
 	return checkAndParse("cgroups path", cgroupsPath, func() (string, error) { return containerDir(parent, cgroupsPath) })
 }
 
-// checkAndParse checks a text, parses it and checks the resulting path. Its errors begin with what and the text.
-func checkAndParse(what, text string, parse func() (string, error)) (string, error) {
-	err, dir := checkName(text), ""
+// checkAndParse checks a text, calls parse and checks the resulting path. Its errors begin with textName and the text.
+func checkAndParse(textName, text string, parse func() (string, error)) (string, error) {
+	err, dir := checkPathText(text), ""
 	if err == nil {
 		dir, err = parse()
 	}
@@ -32,18 +32,18 @@ func checkAndParse(what, text string, parse func() (string, error)) (string, err
 		err = errors.New("too long")
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s %q: %w", what, shorten(text), err)
+		return "", fmt.Errorf("%s %q: %w", textName, shorten(text), err)
 	}
 	return dir, nil
 }
 
-// containerDir is Path for a text that checkName accepts.
+// containerDir returns the directory of a container for a cgroupsPath that checkPathText has accepted.
 func containerDir(parent, cgroupsPath string) (string, error) {
 	parts := strings.Split(cgroupsPath, ":")
 	if !strings.Contains(cgroupsPath, "/") && len(parts) == 3 {
 		return scopeDir(parent, parts)
 	}
-	dir, err := components(cgroupsPath)
+	dir, err := trimmedPath(cgroupsPath)
 	if err != nil || strings.HasPrefix(cgroupsPath, "/") || parent == "" {
 		return dir, err
 	}
@@ -57,14 +57,14 @@ func containerDir(parent, cgroupsPath string) (string, error) {
 	return path.Join(above, dir), nil
 }
 
-// scopeDir converts slice:prefix:name as runc and crun do: to a scope named prefix-name or, if
-// the name is that of a slice, to that slice.
+// scopeDir returns the directory for the three parts of slice:prefix:name, the same as runc and
+// crun: of the scope prefix-name.scope or, if the name ends with ".slice", of the slice name.
 func scopeDir(parent string, parts []string) (string, error) {
 	unit := parts[1] + "-" + parts[2] + ".scope"
 	switch {
 	case parts[2] == "":
 		return "", errors.New("no name after the last colon")
-	case strings.HasSuffix(parts[2], slice):
+	case strings.HasSuffix(parts[2], sliceSuffix):
 		unit = parts[2]
 	}
 	if len(unit) > maxComponent {
@@ -90,9 +90,9 @@ func scopeDir(parent string, parts []string) (string, error) {
 // full path of a slice.
 func PodPath(cgroupParent string) (string, error) {
 	return checkAndParse("cgroup parent", cgroupParent, func() (string, error) {
-		dir, err := components(cgroupParent)
+		dir, err := trimmedPath(cgroupParent)
 		// A slice's name determines its path, so a name alone is enough.
-		if err == nil && !strings.Contains(dir, "/") && strings.HasSuffix(dir, slice) {
+		if err == nil && !strings.Contains(dir, "/") && strings.HasSuffix(dir, sliceSuffix) {
 			dir, err = expandSlice(dir)
 		}
 		if err == nil && dir == "" {
@@ -102,10 +102,10 @@ func PodPath(cgroupParent string) (string, error) {
 	})
 }
 
-// expandSlice returns the path of a slice in systemd: every dash begins a level, and "-.slice"
-// is the root.
+// expandSlice returns the path of a systemd slice: every dash in its name begins a new level of
+// the path, and "-.slice" is the root.
 func expandSlice(name string) (string, error) {
-	base, ok := strings.CutSuffix(name, slice)
+	base, ok := strings.CutSuffix(name, sliceSuffix)
 	if !ok || base == "" {
 		return "", fmt.Errorf("%q is not a slice", shorten(name))
 	}
@@ -125,13 +125,13 @@ func expandSlice(name string) (string, error) {
 			dir.WriteByte('/')
 		}
 		prefix.WriteString(part)
-		dir.WriteString(prefix.String() + slice)
+		dir.WriteString(prefix.String() + sliceSuffix)
 	}
 	return dir.String(), nil
 }
 
-// components checks the parts of a path and returns it without leading and trailing slashes.
-func components(p string) (string, error) {
+// trimmedPath checks the parts of a path, and returns the path without leading and trailing slashes.
+func trimmedPath(p string) (string, error) {
 	p = strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/")
 	if p == "" {
 		return "", errors.New("is the root of the hierarchy")
@@ -149,8 +149,8 @@ func components(p string) (string, error) {
 	return p, nil
 }
 
-// checkName returns an error for text that cannot be a path: empty, too long, not UTF-8, or with control characters.
-func checkName(p string) error {
+// checkPathText returns an error for text that cannot be a path: empty, too long, not UTF-8, or with control characters.
+func checkPathText(p string) error {
 	switch {
 	case p == "":
 		return errors.New("is empty")

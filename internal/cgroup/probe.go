@@ -11,8 +11,8 @@ import (
 )
 
 // Probe reports whether the kernel has a controller, such as "cpu", or a file, such as "cpu.idle". The feature is the
-// controller's name, or the file's name in cgroup version 2. Probe writes nothing. Only a cgroup with the controller
-// has its files, so the answer may be unknown on a node where no pod has started yet.
+// controller's name, or the file's name in cgroup version 2. Probe writes nothing. A controller's files are only in
+// cgroups that have the controller, so the finding may be "unknown" on a node where no pod has started yet.
 func (t *Tree) Probe(feature string) lifecycle.Finding {
 	file, err := FeatureFile(feature, t.Version)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -27,7 +27,8 @@ func (t *Tree) Probe(feature string) lifecycle.Finding {
 	return t.probeFile(file)
 }
 
-// FeatureFile returns a feature's file in a cgroup version; for a controller only the controller's name.
+// FeatureFile returns a feature's file in a cgroup version. If the feature is a controller, the File has only the
+// controller's name.
 func FeatureFile(feature string, v Version) (File, error) {
 	controller, _, isFile := strings.Cut(feature, ".")
 	if !isFile {
@@ -43,9 +44,11 @@ func FeatureFile(feature string, v Version) (File, error) {
 	return s.file(v)
 }
 
-// sampleDiskLimit is an example of a disk's limit. The limits of all disks are in the same file.
+// sampleDiskLimit is the key of any disk's limit. The limits of all disks are in the same file, so one key is enough to
+// find the file.
 const sampleDiskLimit = "0:0 rbps"
 
+// probeController reports whether the kernel has a controller.
 func (t *Tree) probeController(controller string) lifecycle.Finding {
 	if t.Version == V1 {
 		switch _, err := t.FS.List(controller); {
@@ -65,8 +68,9 @@ func (t *Tree) probeController(controller string) lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.Supported}
 }
 
-// probeFile looks for a file in the cgroups below the root, because the root lacks some files.
-// It searches the cgroups of pods first, since other cgroups may not have the controller.
+// probeFile reports whether the kernel has a file. It looks in the cgroups below the root, because
+// the root lacks some files. It searches the cgroups of pods first, since other cgroups may not
+// have the controller.
 func (t *Tree) probeFile(file File) lifecycle.Finding {
 	names, err := t.Children(".", file.Controller)
 	if err != nil {

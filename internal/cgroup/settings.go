@@ -25,15 +25,15 @@ const (
 	KindList                      // a kernel list, compared as a set
 	KindBytes                     // bytes in whole pages, or unlimited
 	KindSigned                    // a decimal number that may be negative
-	KindBandwidth                 // µs; quota and period are one file in version 2
+	KindBandwidth                 // a CPU quota or period in µs; version 2 has both in one file
 	KindPerDevice                 // one number for each device; the setting is the number of one device
-	KindDefault                   // a number, which follows the word default if devices have numbers of their own
+	KindDefault                   // a number; "default NUMBER" if the file also has numbers of single devices
 )
 
 // Setting describes one cgroup setting.
 type Setting struct {
 	Field lifecycle.Field
-	Key   string // for Unified, the name of the version 2 file
+	Key   string // the version 2 file of Unified, the page size of Hugepages, disk and limit of IOLimit; else ""
 
 	V1, V2 File // the zero File if that version has none
 	Kind   TextKind
@@ -51,11 +51,11 @@ const (
 	PartitionFile = "cpuset.cpus.partition"
 )
 
-// settings is the table of all settings that the agent writes. Rows of Unified are the version 2 files whose text needs
-// conversion; the text of other version 2 files is copied unchanged.
+// settings is the table of the settings that the agent knows. The agent can also write version 2 files without a row,
+// and copies their text unchanged. FindSetting makes the settings for huge pages and disk limits.
 //
-// A child's bandwidth, list, and amounts of memory stay within the parent's. A value that
-// grows is written to the parent first, and a value that shrinks to the child first.
+// A child's CPU bandwidth, CPU list, memory node list and amounts of memory stay within the parent's.
+// A value that grows is written to the parent first, and a value that shrinks to the child first.
 //
 // Other programs write these files, too:
 //   - The runtime writes the files of a container at each UpdateContainer, with the values of its
@@ -111,7 +111,7 @@ var settings = []Setting{
 		V1: File{"cpu", "cpu.cfs_burst_us"}, V2: File{"cpu", "cpu.max.burst"},
 	},
 	{
-		// The file exists since Linux 6.7, and is empty in a new cgroup.
+		// The file exists since Linux 6.7, and a new cgroup's file is empty.
 		Field: lifecycle.Unified, Key: ExclusiveFile, Kind: KindList,
 		V2: File{"cpuset", ExclusiveFile},
 	},
@@ -143,10 +143,10 @@ func memorySetting(name string) Setting {
 // Settings returns the table of settings. Callers must not change it.
 func Settings() []Setting { return settings }
 
-// FindSetting returns the row of a field and key. For a Unified file without a row it returns a setting with plain text
-// in version 2. It returns an error for a file that belongs to another field, because each setting must have only one
-// name: otherwise two owners could write one file. It also returns an error for files that are no settings
-// (cgroup.procs, cgroup.kill). Callers must not change the row.
+// FindSetting returns the setting of a field and key. For a Unified file without a row in the table, it returns a
+// setting of version 2 with plain text. It returns an error for a Unified file that another field sets: with two names
+// for one file, two hooks could write the file. It also returns an error for files that are no settings
+// (cgroup.procs, cgroup.kill). Callers must not change the setting.
 func FindSetting(field lifecycle.Field, key string) (*Setting, error) {
 	switch field {
 	case lifecycle.Unified:
@@ -164,8 +164,8 @@ func FindSetting(field lifecycle.Field, key string) (*Setting, error) {
 	return nil, fmt.Errorf("%v is not a cgroup setting: %w", field, errors.ErrUnsupported)
 }
 
-// hugepages returns the setting that limits huge pages of one size, such as "2MB". The kernel stores whole
-// pages of that size.
+// hugepages returns the setting that limits huge pages of one size, such as "2MB". The kernel rounds the limit to whole
+// pages of this size.
 func hugepages(size string) (*Setting, error) {
 	if _, err := pageBytes(size); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func hugepages(size string) (*Setting, error) {
 	}, nil
 }
 
-// pageBytes parses a size of huge pages as in cgroup file names: 64KB, 2MB, 1GB.
+// pageBytes parses a size of huge pages in the form of cgroup file names: 64KB, 2MB, 1GB.
 func pageBytes(size string) (int64, error) {
 	for i, suffix := range []string{"KB", "MB", "GB"} {
 		digits, ok := strings.CutSuffix(size, suffix)
@@ -188,11 +188,10 @@ func pageBytes(size string) (int64, error) {
 	return 0, fmt.Errorf("%q is not a size of huge pages, such as 2MB", shorten(size))
 }
 
-// diskLimits are the directions of a disk's limits by their names in io.max, with the file of
-// version 1 and the largest number that the kernel stores.
+// diskLimits has the limits that a disk can have, by their names in the version 2 file io.max.
 var diskLimits = map[string]struct {
-	v1   string
-	most int64
+	v1   string // the file of this limit in version 1
+	most int64  // the largest limit that the kernel stores
 }{
 	"rbps":  {"blkio.throttle.read_bps_device", math.MaxInt64},
 	"wbps":  {"blkio.throttle.write_bps_device", math.MaxInt64},
@@ -200,8 +199,8 @@ var diskLimits = map[string]struct {
 	"wiops": {"blkio.throttle.write_iops_device", math.MaxUint32 - 1},
 }
 
-// ioLimit returns the setting of a limit of one disk, such as "8:0 rbps": bytes per second that tasks read from
-// the disk 8:0.
+// ioLimit returns the setting of one limit of one disk. The key "8:0 rbps" means the bytes per second that tasks read
+// from the disk with the device number 8:0.
 func ioLimit(key string) (*Setting, error) {
 	disk, direction, ok := strings.Cut(key, " ")
 	limit, known := diskLimits[direction]
@@ -214,7 +213,7 @@ func ioLimit(key string) (*Setting, error) {
 	}, nil
 }
 
-// isDeviceNumber reports whether text is major:minor.
+// isDeviceNumber reports whether text is a device number major:minor.
 func isDeviceNumber(text string) bool {
 	major, minor, ok := strings.Cut(text, ":")
 	for _, n := range []string{major, minor} {
@@ -224,6 +223,7 @@ func isDeviceNumber(text string) bool {
 	return ok
 }
 
+// findUnified returns the setting of the field Unified for a version 2 file.
 func findUnified(key string) (*Setting, error) {
 	for i := range settings {
 		switch s := &settings[i]; {
@@ -252,7 +252,7 @@ func findUnified(key string) (*Setting, error) {
 	return &Setting{Field: lifecycle.Unified, Key: key, V2: File{controller, key}}, nil
 }
 
-// file returns the setting's file in a version.
+// file returns the setting's file in a cgroup version.
 func (s *Setting) file(v Version) (File, error) {
 	f := s.V2
 	if v == V1 {

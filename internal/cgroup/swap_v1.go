@@ -10,9 +10,10 @@ import (
 // limit in this file (EINVAL). containerd writes the memory limit to this file, so that the kernel swaps nothing.
 const memswLimitFile = "memory.memsw.limit_in_bytes"
 
-// writeLimitV1 sets the memory limit of version 1. If the limit of memory and swap (memswLimitFile) equals the old
-// memory limit, writeLimitV1 also writes the new limit to it. If it is below the new limit, writeLimitV1 raises it
-// first. Otherwise writeLimitV1 leaves it unchanged. The kernel has no such file if it does not account for swap.
+// writeLimitV1 sets the memory limit of version 1 (file). It also sets the limit of memory and swap (memswLimitFile) in
+// two cases. If the limit of memory and swap is below the new memory limit, writeLimitV1 raises it first. If it is
+// equal to the old memory limit, and not unlimited, writeLimitV1 lowers it after the memory limit. A kernel without
+// swap accounting has no memswLimitFile.
 func (t *Tree) writeLimitV1(dir, file, text string) error {
 	both := t.path("memory", dir, memswLimitFile)
 	wanted, known := limitV1(text)
@@ -48,8 +49,8 @@ func UnlimitedBytes() int64 {
 	return math.MaxInt64 / size * size
 }
 
-// limitV1 parses a limit of version 1 in bytes. -1 and all values that mean no limit give the
-// same number.
+// limitV1 parses a memory limit of version 1, in bytes. It returns UnlimitedBytes for -1 and for
+// every other text that means no limit. It returns false if the text is not a number.
 func limitV1(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

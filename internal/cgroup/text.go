@@ -15,6 +15,7 @@ import (
 // unlimited is the text of "no limit" in version 2.
 const unlimited = "max"
 
+// encode returns the kernel's text for a value of the setting. It returns an error for a value out of range.
 func (s *Setting) encode(version Version, v lifecycle.Value) (string, error) {
 	if _, err := s.file(version); err != nil {
 		return "", err
@@ -23,7 +24,7 @@ func (s *Setting) encode(version Version, v lifecycle.Value) (string, error) {
 	case v.Field.IsNumeric():
 		return s.encodeInt(version, v.Int)
 	case s.Key == ExclusiveFile && v.Text == "":
-		return "", nil // as in a new cgroup: no exclusive CPUs
+		return "", nil // empty text means no exclusive CPUs, the value of a new cgroup
 	case s.Kind == KindList:
 		return encodeList(v.Text)
 	case s.Kind == KindText:
@@ -36,6 +37,8 @@ func (s *Setting) encode(version Version, v lifecycle.Value) (string, error) {
 	return s.encodeInt(version, n)
 }
 
+// encodeInt returns the kernel's text for a number: for -1 the text of "no limit", and for shares the cpu.weight in
+// version 2.
 func (s *Setting) encodeInt(version Version, n int64) (string, error) {
 	if n == -1 && s.Unlimited {
 		if version == V1 {
@@ -44,7 +47,7 @@ func (s *Setting) encodeInt(version Version, n int64) (string, error) {
 		return unlimited, nil
 	}
 	if n < s.Min || n > s.Max {
-		return "", fmt.Errorf("%d is not in %d..%d", n, s.Min, s.Max)
+		return "", fmt.Errorf("%d is not in the range %d..%d", n, s.Min, s.Max)
 	}
 	if s.Kind == KindShares && version == V2 {
 		return strconv.FormatInt(Weight(n), 10), nil
@@ -52,16 +55,16 @@ func (s *Setting) encodeInt(version Version, n int64) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// Weight returns the cpu.weight for shares: the linear map of KEP-2254, which the kubelet uses.
-// Newer OCI runtimes use another curve for containers, so a weight does not determine the
-// shares.
+// Weight returns the cpu.weight for CPU shares by the linear formula of KEP-2254, which the kubelet
+// uses. Newer OCI runtimes use another formula for containers (RuntimeWeight), so a weight does not
+// determine the shares.
 func Weight(shares int64) int64 {
 	return min(max(1+(shares-2)*9999/262142, 1), 10000)
 }
 
-// RuntimeWeight returns the cpu.weight that newer OCI runtimes compute from shares: a quadratic
-// in log2(shares) that maps 1024, the default, to the default 100 (opencontainers/cgroups
-// 0.0.4, ConvertCPUSharesToCgroupV2Value).
+// RuntimeWeight returns the cpu.weight that newer OCI runtimes compute from CPU shares. Their
+// formula is quadratic in log2(shares), and maps the default shares 1024 to the default weight 100
+// (opencontainers/cgroups 0.0.4, ConvertCPUSharesToCgroupV2Value).
 func RuntimeWeight(shares int64) int64 {
 	switch {
 	case shares <= 2:
@@ -87,13 +90,14 @@ func encodeList(list string) (string, error) {
 func encodeText(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxPath || strings.ContainsAny(text, "\n\x00") {
-		return "", errors.New("not one line of text")
+		return "", fmt.Errorf("the text is empty, has more than one line, or has more than %d bytes", maxPath)
 	}
 	return text, nil
 }
 
-// Decode parses the kernel text of a setting, as Handle.Read returns it, into a value in canonical form. It returns
-// errors.ErrUnsupported for a cpu.weight of cgroup version 2, because a weight does not determine the shares.
+// Decode parses the kernel text of a setting, in the form that Handle.Read returns. The result is a value in canonical
+// form. Decode returns errors.ErrUnsupported for a cpu.weight of cgroup version 2, because a weight does not determine
+// the shares.
 func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle.Value, error) {
 	v := lifecycle.Value{Field: field, Key: key}
 	s, err := FindSetting(field, key)
@@ -111,7 +115,7 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 		return v, err
 	case KindShares:
 		if version == V2 {
-			return v, fmt.Errorf("shares of a cpu.weight: %w", errors.ErrUnsupported)
+			return v, fmt.Errorf("compute the CPU shares from a cpu.weight: %w", errors.ErrUnsupported)
 		}
 	}
 	n, err := s.parse(text)
@@ -129,7 +133,7 @@ func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle
 	return v, nil
 }
 
-// parse parses a number of the setting.
+// parse parses a number in the form of the setting's kernel text. It returns -1 for no limit.
 func (s *Setting) parse(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	if digits, negative := strings.CutPrefix(text, "-"); negative && s.Kind == KindSigned {
@@ -139,10 +143,10 @@ func (s *Setting) parse(text string) (int64, error) {
 	return parseNumber(text, s.Unlimited)
 }
 
-// parseNumber parses a decimal number that is not negative. If none is set, it returns -1 for "max" and "-1", which
-// mean no limit.
-func parseNumber(text string, none bool) (int64, error) {
-	if none && (text == unlimited || text == "-1") {
+// parseNumber parses a decimal number that is not negative. If mayBeUnlimited is true, it also accepts "max" and "-1",
+// which mean no limit, and returns -1 for them.
+func parseNumber(text string, mayBeUnlimited bool) (int64, error) {
+	if mayBeUnlimited && (text == unlimited || text == "-1") {
 		return -1, nil
 	}
 	if text == "" || strings.Trim(text, "0123456789") != "" {
@@ -150,13 +154,13 @@ func parseNumber(text string, none bool) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s is too large", shorten(text))
+		return 0, fmt.Errorf("the number %s is too large", shorten(text))
 	}
 	return n, nil
 }
 
-// wholePages rounds bytes down to whole pages, as the kernel does. The value that version 1 shows
-// for "no limit" (9223372036854771712 with small pages) becomes -1.
+// wholePages rounds bytes down to whole pages, like the kernel. It returns -1 for the value that
+// version 1 shows for "no limit" (9223372036854771712 with pages of 4 KiB).
 func (s *Setting) wholePages(n int64) int64 {
 	size := int64(os.Getpagesize())
 	if s.Field == lifecycle.Hugepages {
@@ -168,8 +172,8 @@ func (s *Setting) wholePages(n int64) int64 {
 	return n / size * size
 }
 
-// isSame reports whether two kernel texts of a setting mean the same: "max" and "-1", "0,1" and
-// "0-1", a limit and the limit in whole pages.
+// isSame reports whether two kernel texts of a setting mean the same value. Examples are "max" and
+// "-1", "0,1" and "0-1", or a number of bytes and the same number rounded down to whole pages.
 func (s *Setting) isSame(a, b string) bool {
 	switch s.Kind {
 	case KindText:
@@ -187,9 +191,9 @@ func (s *Setting) isSame(a, b string) bool {
 	return errA == nil && errB == nil && x == y
 }
 
-// compare orders two kernel texts of a setting: -1 if a is less than b, 0 if they are equal, 1 if a is more. "No limit"
-// is more than any limit. Text that is not valid counts as no limit. The keeper then takes a new value for a smaller
-// one, and writes it in the safer order.
+// compare returns -1 if kernel text a means less than b, 0 if both mean the same, and 1 if a means more. "No limit" is
+// more than any limit. Text that is not valid counts as no limit. So if a file has such a text, the keeper takes the
+// new value for a smaller one, and writes it before the values that grow.
 func (s *Setting) compare(a, b string) int {
 	read := func(text string) uint64 {
 		n, err := s.parse(text)

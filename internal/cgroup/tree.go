@@ -12,9 +12,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Tree is a cgroup tree of a known version. Directories are relative to the root of the
-// hierarchies, as Path and PodPath return them, and the same in both versions. Its methods may be
-// called by several goroutines concurrently.
+// Tree is a cgroup tree of a known version. Its methods take directories that are relative to the
+// root of the hierarchies, and are the same in both versions; Path and PodPath return them. Several
+// goroutines may call the methods of a Tree concurrently.
 type Tree struct {
 	FS      FS
 	Version Version
@@ -39,7 +39,8 @@ func (t *Tree) File(dir string, field lifecycle.Field, key string) (string, erro
 // the hierarchies.
 func IsDir(dir string) bool { return dir != "." && fs.ValidPath(dir) }
 
-// path joins a valid dir, a controller and a file name, any of which may be "".
+// path joins a controller, a valid dir and a file name. The controller and the name may be "". The controller is a
+// directory only in cgroup version 1.
 func (t *Tree) path(controller, dir, name string) string {
 	if t.Version == V2 {
 		controller = ""
@@ -53,11 +54,12 @@ func (t *Tree) path(controller, dir, name string) string {
 	return controller + "/" + dir + "/" + name
 }
 
-// Read returns the kernel's text of a setting. Of cpu.max it returns only the quota or the period.
+// Read returns the kernel's text of a setting. From cpu.max it returns only the quota or only the period.
 func (t *Tree) Read(dir string, field lifecycle.Field, key string) (string, error) {
 	return t.Resolve(dir, field, key).Read()
 }
 
+// read returns the text of a file without leading and trailing white space.
 func (t *Tree) read(file string) (string, error) {
 	data, err := t.FS.ReadFile(file)
 	if err != nil {
@@ -66,7 +68,7 @@ func (t *Tree) read(file string) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// splitMax splits the text of cpu.max.
+// splitMax splits the text of cpu.max. The file's path is for the error.
 func splitMax(file, text string) (quota, period string, err error) {
 	f := strings.Fields(text)
 	if len(f) != 2 {
@@ -85,17 +87,18 @@ func (t *Tree) Write(dir string, v lifecycle.Value) error {
 	return h.Write(text)
 }
 
-// WriteText writes kernel text to the file of a setting, as Read or Handle.Encode returned it. Empty text clears a
-// list. In cgroup version 2 an empty list means the parent's list. Neither version accepts an empty list for a cgroup
-// with tasks (ENOSPC). Other settings accept no empty text.
+// WriteText writes kernel text to the file of a setting, in the form that Read and Handle.Encode return. Empty text
+// clears a list. In cgroup version 2 an empty list means the parent's list. Neither version accepts an empty list for a
+// cgroup with tasks (ENOSPC). Other settings accept no empty text.
 func (t *Tree) WriteText(dir string, field lifecycle.Field, key, text string) error {
 	return t.Resolve(dir, field, key).Write(text)
 }
 
+// write writes text to a file. If text is empty, it writes a line without text.
 func (t *Tree) write(file, text string) error {
 	data := []byte(text)
 	if text == "" {
-		// A write of no bytes would not reach the file.
+		// The kernel ignores a write of no bytes.
 		data = []byte("\n")
 	}
 	if err := t.FS.WriteFile(file, data); err != nil {
@@ -121,8 +124,8 @@ func (t *Tree) ReadBandwidth(dir string) (quota, period string, err error) {
 }
 
 // WriteBandwidth sets quota and period. If one of them is "", it stays unchanged. In cgroup version 2 WriteBandwidth
-// makes one write. In version 1 it makes two writes. The parent, the children or the burst may forbid the ratio between
-// these writes; then WriteBandwidth tries the other order.
+// makes one write. In version 1 it makes two writes. After the first of the two writes, the kernel may refuse the new
+// quota or period because of the limits of the parent, a child or the burst; then WriteBandwidth tries the other order.
 func (t *Tree) WriteBandwidth(dir, quota, period string) error {
 	file, err := t.File(dir, lifecycle.CPUQuota, "")
 	switch {
@@ -140,6 +143,7 @@ func (t *Tree) WriteBandwidth(dir, quota, period string) error {
 	return t.write(file, quota+" "+period)
 }
 
+// writeBandwidthV1 writes the two files of quota and period, in the order that the kernel accepts.
 func (t *Tree) writeBandwidthV1(dir, quota, period string) error {
 	switch {
 	case period == "":
@@ -162,7 +166,7 @@ func (t *Tree) writeBandwidthV1(dir, quota, period string) error {
 		}
 		err := t.WriteText(dir, b.field, "", b.new)
 		if err != nil {
-			// If only one of the two writes succeeded, the limit is neither the old nor the new one.
+			// The limit is now neither the old nor the new one, so the first write is undone.
 			err = errors.Join(err, t.WriteText(dir, a.field, "", a.old))
 		}
 		return err
@@ -178,32 +182,32 @@ func (t *Tree) writeBandwidthV1(dir, quota, period string) error {
 
 // Effective returns the CPUs (CPUSetCPUs) or memory nodes (CPUSetMems) that tasks in dir may use, as a kernel list.
 func (t *Tree) Effective(dir string, field lifecycle.Field) (string, error) {
-	return t.list(dir, field, ".effective_")
+	return t.readEffectiveList(dir, field, ".effective_")
 }
 
 // Allowed returns the CPUs (CPUSetCPUs) or memory nodes (CPUSetMems) that dir allows its children, as a kernel list.
 // The root is ".".
 func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
-	return t.list(dir, field, ".")
+	return t.readEffectiveList(dir, field, ".")
 }
 
-// list reads the effective list of a cgroup. In cgroup version 1, v1 replaces the dot in the file's name, such as
-// "cpuset.cpus".
-func (t *Tree) list(dir string, field lifecycle.Field, v1 string) (string, error) {
+// readEffectiveList reads the effective list of CPUs or memory nodes of a cgroup. In cgroup version 1 it reads the file of the
+// setting, such as "cpuset.cpus", with dotV1 in place of the dot.
+func (t *Tree) readEffectiveList(dir string, field lifecycle.Field, dotV1 string) (string, error) {
 	s, err := FindSetting(field, "")
 	if err != nil || s.Kind != KindList || !fs.ValidPath(dir) {
 		return "", &Error{Op: "read", Path: dir, Err: errors.ErrUnsupported}
 	}
 	name := s.V2.Name + ".effective"
 	if t.Version == V1 {
-		name = strings.Replace(s.V1.Name, ".", v1, 1)
+		name = strings.Replace(s.V1.Name, ".", dotV1, 1)
 	}
 	return t.read(t.path("cpuset", dir, name))
 }
 
-// Exists reports whether dir exists, in version 1 for the given controller. A directory that cannot
-// be opened counts as existing: an agent without free descriptors (EMFILE) must not consider running
-// pods ended.
+// Exists reports whether dir exists, in version 1 in the hierarchy of the given controller. A
+// directory that cannot be opened counts as existing: if the agent has no free file descriptors
+// (EMFILE), it must not take running pods for ended pods.
 func (t *Tree) Exists(dir, controller string) bool {
 	err := t.checkDir(t.path(controller, dir, ""))
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
@@ -216,6 +220,7 @@ type dirStater interface {
 
 var _ dirStater = (*Real)(nil)
 
+// checkDir returns nil if dir is a directory that can be opened.
 func (t *Tree) checkDir(dir string) error {
 	if fast, can := t.FS.(dirStater); can {
 		return fast.StatDir(dir)
@@ -226,11 +231,11 @@ func (t *Tree) checkDir(dir string) error {
 
 // ErrPIDNamespace means that a cgroup has threads that the agent's PID namespace does not contain. The kernel shows
 // such threads as 0 in cgroup v2, and not at all in v1.
-var ErrPIDNamespace = errors.New("its threads are in another PID namespace: run the agent in the host's (hostPID: true)")
+var ErrPIDNamespace = errors.New("threads of this cgroup are in another PID namespace: run the agent in the PID namespace of the host (hostPID: true)")
 
-// Threads returns the ids of the threads in dir and in the cgroups below it. In version 1 it
-// reads the hierarchy of the controller cpu. In version 2 the error is ErrPIDNamespace if the agent cannot see one of
-// the threads. Version 1 leaves out such threads.
+// Threads returns the ids of the threads in dir and in the cgroups below dir. In version 1 it reads the hierarchy of
+// the controller cpu. In version 2 it returns ErrPIDNamespace if the agent's PID namespace lacks one of the threads. In
+// version 1 the kernel leaves out such threads, and Threads returns no error.
 func (t *Tree) Threads(dir string) ([]int, error) {
 	name := "cgroup.threads"
 	if t.Version == V1 {
@@ -249,7 +254,7 @@ func (t *Tree) Threads(dir string) ([]int, error) {
 		if err != nil {
 			return nil, &Error{Op: "read", Path: path.Join(dir, name), Err: err}
 		}
-		if id <= 0 { // system calls take 0 for the calling thread
+		if id <= 0 { // the caller must not pass 0 to a system call, where it means the calling thread
 			return nil, &Error{Op: "read", Path: path.Join(dir, name), Err: ErrPIDNamespace}
 		}
 		ids = append(ids, id)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Usage reads the CPU time that a cgroup has used, and the bytes of its memory that are not page cache. The kernel can
-// free such memory only by swapping it or by killing processes.
+// Usage reads the CPU time that a cgroup has used, and how many bytes of memory it has without the page cache. The
+// kernel can free these bytes only if it swaps them or kills processes.
 func (t *Tree) Usage(dir string) (cpu time.Duration, bytes int64, err error) {
 	if cpu, err = t.cpuTime(dir); err != nil {
 		return 0, 0, err
@@ -45,7 +45,7 @@ func (t *Tree) cpuTime(dir string) (time.Duration, error) {
 	return time.Duration(ns), nil
 }
 
-// sumFileValues reads a file with lines "key value" and adds the values of keys.
+// sumFileValues reads a file with lines "key value", and returns the sum of the values of the given keys.
 func (t *Tree) sumFileValues(file string, keys ...string) (int64, error) {
 	text, err := t.read(file)
 	if err != nil {
@@ -58,7 +58,8 @@ func (t *Tree) sumFileValues(file string, keys ...string) (int64, error) {
 	return total, nil
 }
 
-// sumValues adds the values of keys in the text of a file with lines "key value". The text must have all keys.
+// sumValues returns the sum of the values of the given keys in a text with lines "key value". The text must have all
+// these keys.
 func sumValues(text string, keys ...string) (total int64, err error) {
 	found := 0
 	for line := range strings.Lines(text) {

@@ -13,7 +13,7 @@ import (
 // Change is the kind of change of a directory or a file in a tree.
 type Change int
 
-// The changes.
+// The kinds of changes.
 const (
 	Created  Change = iota // a directory appeared
 	Removed                // a directory disappeared
@@ -27,12 +27,16 @@ type Notice struct {
 	Path   string // relative to the tree's root; for Written, the file's path
 }
 
-// Watcher reports changes in directories of a tree of cgroup files. Paths are relative to its
-// root, as those of FS. A removed directory is not watched any more.
+// Watcher reports changes in directories of a tree of cgroup files. Paths are relative to the root
+// of the tree. A removed directory is not watched any more.
 type Watcher interface {
+	// Add begins to watch a directory.
 	Add(dir string) error
+	// Remove stops watching a directory. It has no effect if the directory is not watched.
 	Remove(dir string)
+	// Notices returns the channel that gets the changes, in the order in which they happened.
 	Notices() <-chan Notice
+	// Close stops the watcher. The channel of Notices stays open, and gets no more changes.
 	Close() error
 }
 
@@ -41,11 +45,12 @@ type inotify struct {
 	root       string
 	w          *fsnotify.Watcher
 	notices    chan Notice
-	done       chan struct{}
-	forwarding sync.WaitGroup
+	done       chan struct{}  // closed by Close
+	forwarding sync.WaitGroup // waits for the goroutine of forward
 }
 
-// maxQueued is how many notices may wait for the agent. In addition, the kernel queues 16384 inotify events.
+// maxQueued is how many notices may wait until the agent reads them. In addition, the kernel queues 16384 inotify
+// events.
 const maxQueued = 4096
 
 // Watch makes a Watcher for directories below root, usually /sys/fs/cgroup. The caller closes it.
@@ -59,16 +64,16 @@ func Watch(root string) (Watcher, error) {
 	return i, nil
 }
 
-// Add watches a directory.
+// Add begins to watch a directory.
 func (i *inotify) Add(dir string) error { return i.w.Add(filepath.Join(i.root, dir)) }
 
-// Remove stops watching a directory. It is no error if the directory is not watched.
+// Remove stops watching a directory. It has no effect if the directory is not watched.
 func (i *inotify) Remove(dir string) { _ = i.w.Remove(filepath.Join(i.root, dir)) }
 
-// Notices returns the channel of changes, in the order in which they happened.
+// Notices returns the channel that gets the changes, in the order in which they happened.
 func (i *inotify) Notices() <-chan Notice { return i.notices }
 
-// Close stops the watcher. Notices stays open, and sends nothing more.
+// Close stops the watcher. The channel of Notices stays open, and gets no more changes.
 func (i *inotify) Close() error {
 	close(i.done)
 	err := i.w.Close()
@@ -76,6 +81,7 @@ func (i *inotify) Close() error {
 	return err
 }
 
+// forward translates the events of fsnotify into notices until Close.
 func (i *inotify) forward() {
 	for {
 		select {
@@ -93,6 +99,7 @@ func (i *inotify) forward() {
 	}
 }
 
+// translate sends the notice for an event of fsnotify.
 func (i *inotify) translate(e fsnotify.Event) {
 	dir, ok := strings.CutPrefix(e.Name, i.root+"/")
 	switch {
@@ -106,6 +113,7 @@ func (i *inotify) translate(e fsnotify.Event) {
 	}
 }
 
+// send sends a notice to the channel of Notices. It waits while the channel is full, until Close.
 func (i *inotify) send(n Notice) {
 	select {
 	case i.notices <- n:

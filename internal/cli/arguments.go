@@ -13,14 +13,15 @@ import (
 	"github.com/trimtab/trimtab/internal/nearest"
 )
 
-// Arguments returns a check of the number of a command's arguments. It accepts from least to len(names) arguments, or
-// any larger number if the last name ends in "...". Its errors name the missing argument, or the first unexpected one.
-func Arguments(least int, names ...string) cobra.PositionalArgs {
+// Arguments returns a function that checks the number of a command's arguments. The function accepts minimum to
+// len(names) arguments, or any larger number if the last name ends in "...". Its error names the missing arguments, or
+// the first unexpected one.
+func Arguments(minimum int, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		many := len(names) > 0 && strings.HasSuffix(names[len(names)-1], "...")
 		switch {
-		case len(args) < least:
-			return fmt.Errorf("%q needs the argument %s", cmd.CommandPath(), strings.Join(names[len(args):least], " and "))
+		case len(args) < minimum:
+			return fmt.Errorf("%q needs the argument %s", cmd.CommandPath(), strings.Join(names[len(args):minimum], " and "))
 		case many:
 			return nil
 		case len(args) > len(names) && len(names) == 0:
@@ -32,7 +33,8 @@ func Arguments(least int, names ...string) cobra.PositionalArgs {
 	}
 }
 
-// Interval gives a command the flag --interval. It also accepts --every, the name of the flag in earlier versions.
+// Interval adds the flag --interval to a command. The command also accepts --every, the name of the flag in earlier
+// versions.
 func Interval(cmd *cobra.Command, usage string) *time.Duration {
 	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "every" {
@@ -43,7 +45,8 @@ func Interval(cmd *cobra.Command, usage string) *time.Duration {
 	return cmd.Flags().Duration("interval", time.Second, usage)
 }
 
-// FlagError rewrites an error in a flag for users. It is the argument for SetFlagErrorFunc of the root command.
+// FlagError converts an error of pflag about a flag to a message for users. The root command passes FlagError to
+// SetFlagErrorFunc.
 func FlagError(cmd *cobra.Command, err error) error {
 	var (
 		absent *pflag.NotExistError
@@ -81,7 +84,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	return fmt.Errorf("unknown flag --%s of %q", name, cmd.CommandPath())
 }
 
-// refusedValueReason returns why the value of a flag is refused, without the names of Go functions.
+// refusedValueReason returns why the value of a flag is refused. Go's own error text would have names of Go functions.
 func refusedValueReason(err *pflag.InvalidValueError) string {
 	switch err.GetFlag().Value.Type() {
 	case "duration":
@@ -96,5 +99,5 @@ func refusedValueReason(err *pflag.InvalidValueError) string {
 
 // HelpHint returns the line to print after a usage error of a command.
 func HelpHint(cmd *cobra.Command) string {
-	return fmt.Sprintf("Run '%s --help' for how to use it.", cmd.CommandPath())
+	return fmt.Sprintf("Run '%s --help' to see how to use the command.", cmd.CommandPath())
 }

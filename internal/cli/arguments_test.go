@@ -45,7 +45,7 @@ func TestUsageErrors(t *testing.T) {
 		got := ""
 		if err != nil {
 			got = err.Error()
-			if hint := cli.HelpHint(cmd); hint != "Run 'tool "+strings.Fields(line)[0]+" --help' for how to use it." {
+			if hint := cli.HelpHint(cmd); hint != "Run 'tool "+strings.Fields(line)[0]+" --help' to see how to use the command." {
 				t.Errorf("%s: the hint is %q", line, hint)
 			}
 		}

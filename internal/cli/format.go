@@ -22,7 +22,7 @@ type Format struct {
 func AddFormat(cmd *cobra.Command, choices ...string) *Format {
 	f := &Format{chosen: choices[0], choices: choices}
 	cmd.Flags().VarP(f, "output", "o", "what to print: "+strings.Join(choices, ", "))
-	// This fails only if the flag does not exist, and the lines above have added it.
+	// RegisterFlagCompletionFunc fails only if the flag does not exist, and the lines above have added the flag.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
@@ -30,7 +30,7 @@ func AddFormat(cmd *cobra.Command, choices ...string) *Format {
 // String returns the format that the user chose, or the default.
 func (f *Format) String() string { return f.chosen }
 
-// Type returns the name of the value in the help of the flag.
+// Type returns the word "format", which stands for the value in the help of the flag.
 func (f *Format) Type() string { return "format" }
 
 // Set chooses a format.
@@ -64,7 +64,8 @@ func (f *Format) Print(w io.Writer, v any, forPeople func() error) error {
 // APIVersion is the version of the documents that commands print.
 const APIVersion = "trimtab.io/v1alpha1"
 
-// PrintAs is Print for one object: as JSON or YAML, the object begins with apiVersion and kind.
+// PrintAs writes the object v as JSON or YAML, and adds the fields apiVersion and kind before the other fields. For
+// every other format it calls forPeople, which must write the answer.
 func (f *Format) PrintAs(w io.Writer, kind string, v any, forPeople func() error) error {
 	if f.chosen != "json" && f.chosen != "yaml" {
 		return forPeople()
@@ -91,7 +92,8 @@ func (f *Format) PrintAs(w io.Writer, kind string, v any, forPeople func() error
 	return Write(w, text)
 }
 
-// PrintList is PrintAs for a list: as JSON or YAML, it prints an object of this kind whose field items has the list.
+// PrintList writes a list as JSON or YAML: an object with the fields apiVersion, kind and items, where items has the
+// list. For every other format it calls forPeople, which must write the answer.
 func (f *Format) PrintList(w io.Writer, kind string, list any, forPeople func() error) error {
 	return f.PrintAs(w, kind, struct {
 		Items any `json:"items"`

@@ -5,18 +5,18 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Takeover is what this agent would decide if it took over the node from another agent now.
+// Takeover is the result of TakeOver, which simulates that this agent takes over the node from another agent.
 type Takeover struct {
-	// State is the state after the takeover.
+	// State is the state after the simulated takeover.
 	State *engine.State
 	// Kernel has the CPUs that the kernel lets each container use now, as kernel lists, by container id. "" means all.
 	Kernel map[string]string
-	// FormerContainers has what the other agent gave to each container, by container id.
+	// FormerContainers has the CPUs and memory nodes that the other agent gave to each container, by container id.
 	FormerContainers map[string]lifecycle.FormerContainer
 }
 
-// TakeOver decides the running containers as the agent would decide them at a start that takes over from another
-// agent. formerContainers returns what that agent gave to the containers of a Synchronize event. TakeOver changes
+// TakeOver simulates a start of the agent that takes over the running containers from another agent. formerContainers
+// returns the CPUs and memory nodes that the other agent gave to the containers of a Synchronize event. TakeOver changes
 // neither the conductor's state nor the kernel.
 func (c *Conductor) TakeOver(formerContainers func(*lifecycle.Event) (map[string]lifecycle.FormerContainer, error)) (Takeover, error) {
 	s := c.CopyState()

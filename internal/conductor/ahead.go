@@ -12,19 +12,19 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// AheadOptions configure which pods are decided ahead.
+// AheadOptions configure an Ahead.
 type AheadOptions struct {
-	// Pending returns the pods that the kubelet knows and has not started, with the requests that it
+	// Pending returns the pods that the kubelet knows and has not started, with the requests that the kubelet
 	// will send to the runtime.
 	Pending func() []engine.PlannedPod
-	// Timeout is how long CPUs and plugins' resources are kept for a pod that no runtime reports.
+	// Timeout is how long CPUs and devices are reserved for a pod that no runtime reports.
 	Timeout time.Duration
 	Log     *slog.Logger
 }
 
-// Ahead decides pods as soon as the kubelet knows them, so that their creation need not wait for resource plugins, or
-// until other containers have lost CPUs. It reserves CPUs and devices for such a pod. If no runtime creates the pod,
-// Ahead frees them when the pod is deleted or changed, or after AheadOptions.Timeout.
+// Ahead decides pods ahead: as soon as the kubelet knows them, before a runtime creates them. Then a creation waits
+// neither for resource plugins nor for other containers to lose CPUs. Ahead reserves CPUs and devices for such a pod.
+// If no runtime creates the pod, Ahead frees them when the pod is deleted or changed, or after AheadOptions.Timeout.
 type Ahead struct {
 	c            *Conductor
 	o            AheadOptions
@@ -32,38 +32,39 @@ type Ahead struct {
 	decidingPods sync.WaitGroup // counts pods that are being decided
 	decideSlots  chan struct{}  // limits how many pods are decided at the same time
 
-	mu   sync.Mutex // guards the fields below
-	pods map[string]*aheadPod
+	mu   sync.Mutex           // guards the fields below
+	pods map[string]*aheadPod // by pod UID
 }
 
 // aheadPod is a pod that is, or was, decided ahead.
 type aheadPod struct {
-	plan      engine.PlannedPod
-	firstSeen time.Time // when this Ahead first saw the pod
+	plan      engine.PlannedPod // the pod with its containers, as AheadOptions.Pending first returned it
+	firstSeen time.Time         // when this Ahead first saw the pod
 	// deciding means that the pod's containers are being decided. endedMeanwhile means that the pod was deleted or
-	// changed while it was decided, so that the result must be freed.
+	// changed during this decision. The CPUs and devices that the decision reserves must then be freed.
 	deciding, endedMeanwhile bool
-	// inherited means that the pod was expected before this Ahead first saw it: by an earlier agent, or before the
-	// runtime connected again. No source has reported the pod's spec since.
+	// inherited means that CPUs or devices were reserved for the pod before this Ahead first saw it: by an earlier
+	// agent, or before the runtime connected again. No source has reported the pod's spec since.
 	inherited bool
 	// reported means that a runtime has reported the pod.
 	reported bool
 	// expired means that no runtime reported the pod within AheadOptions.Timeout.
 	expired bool
-	// reserved means that CPUs or devices are reserved for the pod. Otherwise the agent decides the pod again at
-	// retryTime. retryPause is the pause before that, which doubles at each try.
+	// reserved means that the last decision reserved CPUs or devices for the pod. Otherwise the agent decides the pod
+	// again at retryTime. retryPause is the pause until retryTime. It doubles at each try.
 	reserved   bool
 	retryPause time.Duration
 	retryTime  time.Time
-	// forgetCount is the value of State.ForgetCount when the pod was decided.
+	// forgetCount is the value of State.ForgetCount when the pod was decided. If the value has changed since, a
+	// Synchronize or a new policy has removed the reservation.
 	forgetCount uint64
 }
 
 const (
-	// aheadInterval is the interval between checks of the expected pods, and the pause before the first retry.
+	// aheadInterval is the interval between calls of comparePods, and the pause before the first retry for a pod.
 	aheadInterval = time.Second
-	// aheadGrace is how long sources of specs may take after a start to name a pod that an earlier
-	// agent expected.
+	// aheadGrace is how long the CPUs and devices of an inherited pod stay reserved while no source reports the pod's
+	// spec.
 	aheadGrace = 5 * time.Second
 	// maxDecidingPods limits the pods that are decided at the same time.
 	maxDecidingPods = 16
@@ -82,7 +83,8 @@ func (a *Ahead) Changed() {
 	}
 }
 
-// Run decides pods until ctx ends. It then frees no reserved CPUs, because the next agent finds them in the checkpoint.
+// Run decides pods until ctx ends. Reserved CPUs then stay reserved, because the next agent finds them in the
+// checkpoint.
 func (a *Ahead) Run(ctx context.Context) {
 	defer a.decidingPods.Wait()
 	check := time.NewTicker(aheadInterval)
@@ -124,7 +126,8 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 		case p.reported && !is:
 			delete(a.pods, uid)
 		case p.reported || arrived[uid]:
-			// For a while, a source may still report a pod that has ended as not started.
+			// When a pod has ended, a source may still list it for a while, as if it had not started. So the pod
+			// stays in a.pods until no source lists it, and is not decided again.
 			p.reported = true
 		case p.inherited && is:
 			p.plan, p.inherited = plan, false
@@ -137,12 +140,13 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 		case now.Sub(p.firstSeen) >= a.o.Timeout:
 			p.expired = true
 			a.free(p)
-			a.o.Log.Debug("the agent decided a pod before its creation, but no runtime reported the pod in time; the agent decides it again at its creation", logkey.Pod, plan.Pod.Name)
+			a.o.Log.Debug("the agent decided a pod before its creation, but no runtime reported the pod in time; the agent decides the pod again at its creation", logkey.Pod, plan.Pod.Name)
 		case kept[uid]:
-		case p.reserved && p.forgetCount == forgotten: // the pod was created, and has ended already
+		case p.reserved && p.forgetCount == forgotten: // the pod was created, which used its reservation, and has ended
 			p.reported = true
 		case !now.Before(p.retryTime):
-			// The configuration is new, or the kubelet has assigned the pod's devices since.
+			// The decision may now reserve something: the configuration may have changed, or the kubelet may have
+			// assigned the pod's devices.
 			a.start(ctx, p, forgotten)
 		}
 	}
@@ -178,7 +182,8 @@ func (a *Ahead) knownPods(pending map[string]engine.PlannedPod) (synced bool, ar
 	return !a.c.lastSync.IsZero(), arrived, kept, n.state.ForgetCount()
 }
 
-// start decides a pod in a goroutine of its own, since plugins may be slow. The caller holds mu.
+// start decides a pod in a goroutine of its own, since resource plugins may be slow. forgotten is the current
+// State.ForgetCount. The caller holds mu.
 func (a *Ahead) start(ctx context.Context, p *aheadPod, forgotten uint64) {
 	p.deciding, p.forgetCount, p.retryPause = true, forgotten, max(2*p.retryPause, aheadInterval)
 	p.retryTime = a.c.now().Add(p.retryPause)
@@ -199,8 +204,8 @@ func (a *Ahead) start(ctx context.Context, p *aheadPod, forgotten uint64) {
 	})
 }
 
-// decide decides the containers of a pod in the order of its spec. It reports whether CPUs or devices are
-// reserved for one of them.
+// decide decides the containers of a pod in the order of the pod's spec. kept reports whether CPUs or devices are now
+// reserved for at least one container.
 func (a *Ahead) decide(ctx context.Context, plan *engine.PlannedPod) (kept bool) {
 	for i := range plan.Containers {
 		if c, ok := plan.Spec.Container(plan.Containers[i].Name); !ok || c.Kind == lifecycle.Ephemeral {

@@ -27,7 +27,7 @@ type patient struct {
 
 func (p patient) Capabilities() conductor.Capabilities {
 	can := p.carrier.Capabilities()
-	can.AnswersWithin = p.limit
+	can.AnswerTimeout = p.limit
 	return can
 }
 
@@ -111,7 +111,7 @@ func TestOneBudget(t *testing.T) {
 	for _, from := range []conductor.Carrier{patient{limit: limit}, carrier{}} {
 		for _, ev := range []lifecycle.Event{{Kind: lifecycle.RunPodSandbox, Pod: pod}, {Kind: lifecycle.CreateContainer, Pod: pod, Container: ctr}} {
 			ctx := t.Context()
-			if from.Capabilities().AnswersWithin == 0 { // the end of the call's context counts as well
+			if from.Capabilities().AnswerTimeout == 0 { // the end of the call's context counts as well
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, limit)
 				defer cancel()
@@ -131,10 +131,10 @@ func TestOneBudget(t *testing.T) {
 			t.Errorf("hook servers were given %v after all that was waited for", given)
 		}
 	}
-	if got := late(con); len(got) != 2 || !strings.Contains(got[0]+got[1], "the pod's spec came too late") || !strings.Contains(got[0]+got[1], "the kubelet's grants for the pod came too late") {
+	if got := late(con); len(got) != 2 || !strings.Contains(got[0]+got[1], "the pod's spec did not come in time") || !strings.Contains(got[0]+got[1], "the kubelet's grants for the pod did not come in time") {
 		t.Errorf("problems %q", got)
 	}
-	if got := log.String(); !strings.Contains(got, "came too late") {
+	if got := log.String(); !strings.Contains(got, "did not come in time") {
 		t.Errorf("log: %s", got)
 	}
 	s.known.Store(true)

@@ -6,8 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// endColdStarts ends cold starts that have lasted as long as requested, so that the container gets all its
-// memory nodes. The time counts from when this agent first sees the cold start, so it starts anew after a restart.
+// endColdStarts ends cold starts that have lasted as long as requested. In a cold start, a container has only slow
+// memory nodes; afterwards it gets all its memory nodes. The agent measures the time from when it first sees the cold
+// start, so a restart of the agent makes the cold start longer.
 func (c *Conductor) endColdStarts() {
 	for _, ended := range c.node.coldStartsOver(c.now()) {
 		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: ended.pod})
@@ -16,24 +17,24 @@ func (c *Conductor) endColdStarts() {
 	}
 }
 
-// endedColdStart names the containers of a pod whose cold start has lasted long enough, by id.
+// endedColdStart has the containers of one pod that have had their cold start for as long as requested.
 type endedColdStart struct {
 	pod        *lifecycle.Pod
-	containers map[string]bool
+	containers map[string]bool // by container id
 }
 
-// coldStartsOver returns the cold starts that have lasted long enough, by sandbox id. It takes the lock.
+// coldStartsOver returns the cold starts that have lasted as long as requested, by sandbox id. It locks n.mu.
 func (n *node) coldStartsOver(now time.Time) map[string]endedColdStart {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := map[string]endedColdStart{}
-	for id, lasts := range n.state.ColdStarts() {
+	for id, seconds := range n.state.ColdStarts() {
 		t, ctr := n.track(id), n.state.Container(id)
 		if t.coldSince.IsZero() {
 			t.coldSince = now
 		}
 		pod := n.state.Pod(ctr.PodID)
-		if pod == nil || now.Sub(t.coldSince) < time.Duration(lasts)*time.Second {
+		if pod == nil || now.Sub(t.coldSince) < time.Duration(seconds)*time.Second {
 			continue
 		}
 		if all[ctr.PodID].pod == nil {

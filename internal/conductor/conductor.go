@@ -30,12 +30,13 @@ type Options struct {
 	Machine *topology.Machine
 	Policy  engine.Policy
 	Keeper  *keeper.Keeper
-	// Key signs the records that containers carry.
+	// Key signs the records of containers.
 	Key []byte
 	// HasEarlierKey means that an earlier agent used this key, and may have written to the kernel.
 	HasEarlierKey bool
 	Log           *slog.Logger
-	// Now is time.Now. Its readings have a monotonic part, which is used to measure all waits.
+	// Now returns the current time, as time.Now does. The conductor measures all waits with the monotonic part of
+	// this time.
 	Now func() time.Time
 	Tuning
 	// Checkpoint is the last saved checkpoint; empty if there is none.
@@ -44,7 +45,7 @@ type Options struct {
 	Recorder nodeview.Recorder
 	// Specs are the sources of pod specs; nil for none.
 	Specs facts.Specs
-	// Grants are the sources of the kubelet's grants; nil for none.
+	// Grants are the sources of the CPUs and devices that the kubelet assigned to containers; nil for none.
 	Grants facts.Grants
 	// HookServers are the external hook servers; nil for none.
 	HookServers facts.HookServers
@@ -52,43 +53,45 @@ type Options struct {
 	Plugins facts.ResourcePlugins
 	// FormerAgent is another agent that this one takes over from; nil for none.
 	FormerAgent facts.FormerAgent
-	// HasInterface reports whether the host has a network interface; nil if the host's interfaces are not known.
+	// HasInterface reports whether the host has a network interface, and whether this is known. It is nil if the
+	// agent does not know the host's interfaces.
 	HasInterface func(name string) (has, known bool)
 	// NodeDevices returns the devices that the node's CDI specifications name; nil for none.
 	NodeDevices func() []lifecycle.NodeDevice
-	// CPUClasses writes CPU classes; nil if the agent writes none.
+	// CPUClasses writes the frequency and idle states of CPUs with a CPU class; nil if the agent must not write them.
 	CPUClasses *cpuclass.Writer
 	// Demoter asks the kernel to move cold memory to slow memory nodes; nil if the agent must not.
 	Demoter *demotion.Demoter
-	// Claims is the source of what ResourceClaims (DRA) allocate to containers; nil for none.
+	// Claims is the source of the CPUs that ResourceClaims (DRA) allocate to containers; nil for none.
 	Claims facts.Claims
 	// DecidesAhead means that an Ahead (see NewAhead) decides pods before a runtime reports them.
 	DecidesAhead bool
 	// Sweep is the interval between checks for pods that ended without an event of the runtime. The
 	// default is 5 s.
 	Sweep time.Duration
-	// NodeNow describes the node and its configuration for a recording.
+	// NodeNow describes the present node and configuration for a recording.
 	NodeNow func() recording.Node
-	// ObserveOnly means that the conductor decides and changes nothing. The keeper must observe, too.
+	// ObserveOnly means that the conductor makes decisions, but changes nothing on the node. The keeper must be in
+	// mode observe, too.
 	ObserveOnly bool
-	// FreeMemory returns unused memory to the operating system. The conductor calls it after a Synchronize, which
-	// reads the runtime's whole list and keeps little of it. It may be nil.
+	// FreeMemory returns unused memory to the operating system. The conductor calls it after a Synchronize, because
+	// the agent then no longer needs most of the runtime's list. FreeMemory may be nil.
 	FreeMemory func()
 }
 
 // Tuning has the conductor's own settings, which a reload can change.
 type Tuning struct {
-	// Pace is the pause between two updates of containers' resources that the runtime has stored.
+	// Pace is the pause between two updates of the runtime's stored copies of containers.
 	Pace time.Duration
-	// Ceded are fields that other NRI plugins own. The agent does not set them at a container's creation. The
-	// keeper writes them when the container starts, and the status shows that.
+	// Ceded are fields that other NRI plugins set. The agent does not set these fields at a container's creation.
+	// The keeper writes their values when the container starts, and the status shows this.
 	Ceded []lifecycle.Field
 	// FailClosed means that the agent rejects a container's creation if an error of the agent prevents the
 	// decision. Otherwise the container is created without the agent's values.
 	FailClosed bool
-	// ConflictLimit says when the keeper leaves a file to another program that writes it.
+	// ConflictLimit says when the keeper stops writing a kernel file that another program writes, too.
 	ConflictLimit keeper.ConflictLimit
-	// Demotion limits what is moved to slow memory.
+	// Demotion limits how much memory the kernel moves to slow memory nodes.
 	Demotion demotion.Options
 }
 
@@ -99,31 +102,31 @@ type Conductor struct {
 	now     func() time.Time
 	reports *nodeview.Reporter
 	facts   *facts.Gatherer
-	// failClosed means that failurePolicy.agent is "fail": a creation whose decision panicked is rejected.
+	// failClosed means that failurePolicy.agent is "fail": if the decision of a creation panics, the creation is rejected.
 	failClosed atomic.Bool
 	opCount    atomic.Uint32 // the number of events; the next event gets the next number as its op
 	eventTimes eventTimes
 
-	// eventMu is held while one event is handled: while it has the turn, as ARCHITECTURE.md calls it. So all events
-	// run one after another. One runtime sends its events one after another, but two runtimes may send events at
-	// the same time.
+	// eventMu is locked while an event is handled, so events run one after another. ARCHITECTURE.md says that such
+	// an event has the turn. One runtime sends its events one after another, but two runtimes may send events at the
+	// same time.
 	eventMu sync.Mutex
 
-	// unconfirmedCreate is a creation that was answered and is not confirmed yet; eventMu guards it.
-	// confirmTimer confirms that creation if no other event confirms it earlier.
+	// unconfirmedCreate is a creation that was answered and whose confirm step has not run yet; eventMu guards it.
+	// confirmTimer runs the confirm step if no other event runs it earlier.
 	unconfirmedCreate *work
 	confirmTimer      *time.Timer
 	// afterAnswers counts work that continues after the answer to an event: the kernel writes of a Synchronize, and
-	// the decisions of Inform events for missed pods. Run waits for this work.
+	// the decisions about pods that Inform has skipped. Run waits for this work.
 	afterAnswers sync.WaitGroup
 
-	node                *node // node.mu also guards earlierAgentChecked and lastSync
-	presence            *facts.Presence
-	hasEarlierKey       bool          // see Options.HasEarlierKey
-	earlierAgentChecked bool          // the agent has checked whether an earlier agent wrote to the kernel
-	lastSync            time.Time     // the time of the last Synchronize that was decided and applied
-	sweepEvery          time.Duration // see Options.Sweep
-	freeMemory          func()
+	node                *node           // node.mu also guards earlierAgentChecked and lastSync
+	presence            *facts.Presence // finds pods and containers whose cgroup is missing
+	hasEarlierKey       bool            // see Options.HasEarlierKey
+	earlierAgentChecked bool            // the agent has checked whether an earlier agent wrote to the kernel
+	lastSync            time.Time       // the time of the last Synchronize that was decided and applied
+	sweepEvery          time.Duration   // see Options.Sweep
+	freeMemory          func()          // see Options.FreeMemory
 	listeners           listeners
 	observer            *observer // nil in mode enforce
 	cpuClasses          *cpuClasses
@@ -177,8 +180,8 @@ func New(o Options) *Conductor {
 	return c
 }
 
-// Handle decides one event, and applies what must be in force before the answer. The only error
-// it returns is a *Rejection.
+// Handle decides one event, and applies the values that must be in force before the answer. The only error that it
+// returns is a *Rejection.
 func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error) {
 	w := c.newWork(c.carrierInMode(from), &ev)
 	c.trace(w, stepWait)
@@ -199,8 +202,8 @@ func (c *Conductor) Handle(ctx context.Context, from Carrier, ev lifecycle.Event
 // the configured pace.
 func (c *Conductor) Configure(p engine.Policy, t Tuning) { c.configure(engine.Facts{Policy: &p}, t) }
 
-// ConfigureMachine is Configure with a machine made by topology.Machine.WithOnline, because
-// CPUs went offline or came online.
+// ConfigureMachine is Configure for a machine on which CPUs went offline or came online. The machine is the result of
+// topology.Machine.WithOnline.
 func (c *Conductor) ConfigureMachine(m *topology.Machine, p engine.Policy, t Tuning) {
 	c.configure(engine.Facts{Machine: m, Policy: &p}, t)
 }
@@ -211,9 +214,9 @@ func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	_, _ = c.run(w)
 }
 
-// withPlacementDisabled returns the containers for which placement was disabled since their creation, before this
-// Synchronize or Configure is decided (lifecycle.RecordFields.NeverPlaced). A container without a record counts as such
-// a container.
+// withPlacementDisabled returns, by id, the containers for which placement has been disabled from their creation until
+// this Synchronize or Configure (lifecycle.RecordFields.NeverPlaced). For a container without a record, the agent
+// assumes this.
 func (n *node) withPlacementDisabled(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
 	ids := map[string]bool{}
 	for _, ctr := range ev.Containers { // of a Synchronize
@@ -256,15 +259,15 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 	return slices.Compact(out)
 }
 
-// Attached registers a connected runtime. From now on the agent updates the values that this runtime has
-// stored. Attached returns when the decisions of the runtime's Synchronize are in the kernel.
+// Attached registers a connected runtime. From now on the agent updates the runtime's stored copies of containers.
+// Attached returns when the decisions of the runtime's Synchronize are in the kernel.
 func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.Flush()
 	c.node.mu.Lock()
 	c.node.runtimes[from.Name()] = connectedRuntime{c.carrierInMode(from), r}
 	c.node.queue.Due.Reset(0)
 	c.node.mu.Unlock()
-	c.log.Info("the agent now keeps the runtime's copies up to date", logkey.Mode, from.Name(), logkey.Runtime, r.About())
+	c.log.Info("the agent now keeps the runtime's stored copies of containers up to date", logkey.Mode, from.Name(), logkey.Runtime, r.About())
 }
 
 // connected returns a connected runtime; the zero value if there is none.
@@ -282,10 +285,10 @@ func (c *Conductor) Detached(from Carrier, err error) {
 	delete(c.node.runtimes, from.Name())
 	c.node.mu.Unlock()
 	if err == nil {
-		c.log.Info("detached from the runtime", logkey.Mode, from.Name())
+		c.log.Info("the connection to the runtime has ended", logkey.Mode, from.Name())
 		return
 	}
-	c.log.Warn("detached from the runtime after an error", logkey.Mode, from.Name(), logkey.Err, err)
+	c.log.Warn("the connection to the runtime has ended with an error", logkey.Mode, from.Name(), logkey.Err, err)
 }
 
 var _ Handler = (*Conductor)(nil)

@@ -16,8 +16,8 @@ import (
 // conflict records the creations of a container that failed after the agent's answer. The conductor keeps it while the
 // pod lives, so that the status still shows the failures when a later creation has succeeded.
 type conflict struct {
-	failedCreates int // the number of these creations
-	// setByAgent lists the fields that the agent set in the answers, with their keys.
+	failedCreates int // the number of failed creations
+	// setByAgent lists the fields that the agent set in the answers, with their keys (such as "env PATH").
 	setByAgent []string
 	// setByOthers lists the fields of setByAgent that another plugin set in the container that started.
 	setByOthers []string
@@ -44,9 +44,9 @@ func (n *node) forgetCreations(matches func(uid string) bool) {
 	maps.DeleteFunc(n.conflicts, func(k placement.Key, _ *conflict) bool { return matches(k.PodUID) })
 }
 
-// noteFailed notes that creations of a container failed after an answer that set values. It reports them with the event
-// of the next creation, because the runtime gives no reason for a failure.
-func (n *node) noteFailed(w *work, ctr *engine.Container, values []lifecycle.Value, failed int) {
+// noteFailedCreations notes that creations of a container failed after an answer that set values. The runtime gives no reason
+// for such a failure, so noteFailedCreations adds a problem to w, the event of the next creation.
+func (n *node) noteFailedCreations(w *work, ctr *engine.Container, values []lifecycle.Value, failed int) {
 	c := n.conflicts[ctr.Key]
 	if failed == 0 || c == nil && len(values) == 0 { // an answer without values conflicts with nothing
 		return
@@ -64,27 +64,27 @@ func (n *node) noteFailed(w *work, ctr *engine.Container, values []lifecycle.Val
 	w.report.Problems = append(w.report.Problems, *c.problem())
 }
 
-// noteStarted compares the container that starts after failed creations with the request. After maxFailedCreates
-// failures, the agent set none of the fields of setByAgent in its last answer. If such a field has another value than
-// requested, another plugin set it. After fewer failures, the agent set these fields and the creation succeeded. This
-// shows that no other plugin sets them, so noteStarted forgets the conflict: the earlier failure had another cause.
-func (n *node) noteStarted(ctr *engine.Container, now *lifecycle.Container) {
+// noteStarted finds out why creations of a container failed, when the container starts. After maxFailedCreates
+// failures, the agent's last answer set none of the fields in setByAgent. If such a field differs from the kubelet's
+// request, another plugin set the field. After fewer failures, the last answer set these fields and the creation
+// succeeded. Then no other plugin sets them and the failures had another cause, so noteStarted forgets the conflict.
+func (n *node) noteStarted(ctr *engine.Container, started *lifecycle.Container) {
 	c := n.conflicts[ctr.Key]
 	switch {
-	case c == nil || now == nil:
+	case c == nil || started == nil:
 		return
 	case n.failedCreates[ctr.Key] < maxFailedCreates:
 		delete(n.conflicts, ctr.Key)
 		return
 	}
 	c.setByOthers = nil
-	requested, has := runtimesync.FieldTextsOf(&ctr.Pristine), runtimesync.FieldTextsOf(&now.Resources)
+	requested, has := runtimesync.FieldTextsOf(&ctr.Pristine), runtimesync.FieldTextsOf(&started.Resources)
 	for _, v := range n.state.Values(ctr) {
 		text, set := has[v.Field]
 		if setting := v.Setting(); v.Key == "" && set && text != requested[v.Field] && slices.Contains(c.setByAgent, setting) {
 			c.setByOthers = append(c.setByOthers, setting)
 		}
-		if v.Field == lifecycle.Env && slices.ContainsFunc(now.Env, func(e string) bool { return strings.HasPrefix(e, v.Key+"=") }) {
+		if v.Field == lifecycle.Env && slices.ContainsFunc(started.Env, func(e string) bool { return strings.HasPrefix(e, v.Key+"=") }) {
 			c.setByOthers = append(c.setByOthers, v.Setting())
 		}
 	}

@@ -20,9 +20,10 @@ import (
 // updateTimeout limits the wait for the runtime's answer to an update.
 const updateTimeout = 10 * time.Second
 
-// sendDue updates the runtime's outdated copies, one at a time, until none is due.
+// sendDue sends the values that the runtime's stored copies of containers lack, one copy at a time, until no update may
+// be sent now.
 func (c *Conductor) sendDue(ctx context.Context) {
-	due := func() bool { return c.node.copyDue(c.eventTimes.idle(c.now())) }
+	due := func() bool { return c.node.copyDue(c.eventTimes.idleDuration(c.now())) }
 	locked := func() bool {
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
@@ -33,14 +34,14 @@ func (c *Conductor) sendDue(ctx context.Context) {
 	}
 }
 
-// copyDue reports whether an update of an outdated copy can be sent now, and otherwise sets the queue's timer. idle is
-// the time since the last event.
+// copyDue reports whether an update of an outdated copy can be sent now. If the queue must wait, copyDue sets the
+// queue's timer. idle is the time since the last event.
 func (n *node) copyDue(idle time.Duration) bool {
 	to := n.connected().carrier
 	if to == nil || len(n.queue.Waiting) == 0 {
 		return false // the timer is set when a copy becomes outdated, or when a runtime attaches
 	}
-	wait := n.queue.Wait(idle, to.Capabilities().Piggybacks)
+	wait := n.queue.WaitTime(idle, to.Capabilities().Piggybacks)
 	if wait > 0 {
 		n.queue.Due.Reset(wait)
 	}
@@ -48,9 +49,9 @@ func (n *node) copyDue(idle time.Duration) bool {
 }
 
 // sendCopy sends to the runtime the values that one of its stored copies lacks, and reports whether a copy was due.
-// It makes two events: the first one chooses the values, the second one notes the result. No event waits for the
-// runtime, which may hold its lock until an event is answered. The first event calls due again, because other events
-// may have been handled before it.
+// sendCopy makes two events: the first one chooses the values, the second one notes the result. Between them, other
+// events are handled, because the runtime may hold its lock until an event is answered. The first event calls due
+// again, because other events may have been handled since the caller's call.
 func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	var to connectedRuntime
 	var out *runtimesync.Copy
@@ -64,17 +65,17 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 		return out != nil
 	}
 	limited, cancel := context.WithTimeout(ctx, updateTimeout)
-	c.node.checkpoint.AwaitSaved(limited, out.ID) // a later agent must know that these values were not requested
-	failed, err := to.runtime.Update(limited, []Settings{{Container: out.ID, Values: values}})
+	c.node.checkpoint.AwaitSaved(limited, out.ID) // a restarted agent must know that the kubelet did not request these values
+	failed, err := c.updateRuntime(limited, to.runtime, Settings{Container: out.ID, Values: values})
 	cancel()
 	result := resultOfUpdate(failed, err)
 	c.reports.Count.RuntimeUpdate(result)
-	// The keeper writes after the runtime. The runtime may have written outdated values to the
-	// kernel, or values that the agent restored meanwhile.
+	// The keeper writes the values after the runtime. The runtime may have written outdated values to the kernel, or
+	// values that no hook decides any more.
 	c.rewrite(lifecycle.Copy, func() []keeper.Outcome {
 		again, givenUp := c.node.noteUpdate(out, values, c.keeper.Reconcile(out.ID), result != nodeview.UpdateDone, err)
 		if givenUp {
-			c.log.Warn("the runtime refused several times to update its stored copy of a container's resources; the kernel has the decided values",
+			c.log.Warn("the runtime refused several times to update its stored copy of a container; the kernel has the decided values",
 				append(c.reports.OwnerAttrs(out.ID), logkey.Op, logkey.ID(c.opCount.Add(1)), logkey.Err, err)...)
 		}
 		return c.keeper.Apply(again)
@@ -82,7 +83,19 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	return true
 }
 
-// resultOfUpdate returns the result of an update, for the recorder.
+// updateRuntime sends the values of a container to the runtime. A panic in the attachment counts as a failed update, so
+// the values are sent again later.
+func (c *Conductor) updateRuntime(ctx context.Context, to Runtime, what Settings) (failed []string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.reportPanic("update the runtime's copy of a container", r)
+			err = fmt.Errorf("the agent failed while it updated the runtime: %v", r)
+		}
+	}()
+	return to.Update(ctx, []Settings{what})
+}
+
+// resultOfUpdate returns the result of an update, as the metrics name it.
 func resultOfUpdate(failed []string, err error) string {
 	switch {
 	case err != nil:
@@ -104,24 +117,25 @@ func (n *node) nextCopy() (to connectedRuntime, out *runtimesync.Copy, values []
 	return to, out, values
 }
 
-// missingInCopy returns the values of a container that are missing in the runtime's copy and can be sent now.
+// missingInCopy returns the values of a container that the runtime's copy lacks and that can be sent in this phase.
 func (n *node) missingInCopy(can *Capabilities, of *runtimesync.Copy, p route.Phase) []lifecycle.Value {
 	ctr := n.state.Container(of.ID)
 	if ctr == nil || !ctr.Alive() {
 		return nil
 	}
-	return of.MissingValues(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.whyNotClaimed(ctr, f) })
+	return of.MissingValues(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.whyLeftToPlugins(ctr, f) })
 }
 
-// noteUpdate locks the node and notes the result of an update. If the agent decided newer values after the update was
-// sent, noteUpdate queues the copy again. It then returns the newer values, because the runtime may have overwritten
-// them in the kernel. After many refusals, the queue waits longer before the next update (givenUp).
-func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote []keeper.Outcome, refused bool, err error) (again []keeper.Item, givenUp bool) {
+// noteUpdate locks the node and notes the result of an update. outcomes has the keeper's results after the update. If the
+// agent has decided newer values since the update was sent, noteUpdate queues the copy again. It then returns the newer
+// values, because the runtime may have overwritten them in the kernel. givenUp means that the runtime has refused this
+// copy several times. The agent then sends only lists of CPUs and memory nodes again, after a longer pause.
+func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, outcomes []keeper.Outcome, refused bool, err error) (again []keeper.Item, givenUp bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue.NoteSendEnded()
 	// If another event has decided a new value meanwhile, that event reports the result.
-	n.noteOutcomes(slices.DeleteFunc(wrote, func(o keeper.Outcome) bool {
+	n.noteOutcomes(slices.DeleteFunc(outcomes, func(o keeper.Outcome) bool {
 		d, known := n.tracks[o.Target.Owner].find(o.Value)
 		return known && d.Value != o.Value.String()
 	}))
@@ -134,8 +148,8 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 	case !refused:
 		n.queue.NoteAccepted(to, values)
 		if !to.RuntimeOnly {
-			n.noteCopy(to.ID, values, func(d *delivery) {
-				if d.Applied { // otherwise the note already has the reason why the kernel lacks the value
+			n.changeResults(to.ID, values, func(d *applyResult) {
+				if d.Applied { // if not, the note already says why the kernel lacks the value
 					d.Note = "the runtime's copy agrees"
 				}
 				d.WhyKernelOnly = ""
@@ -143,8 +157,8 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 		}
 	case n.queue.NoteRefused(to):
 		givenUp = true
-		// Lists of CPUs and memory nodes keep containers off CPUs of others, so the agent sends them again
-		// later.
+		// Lists of CPUs and memory nodes keep containers off CPUs that others own. So the agent sends these lists
+		// again later.
 		lists := slices.DeleteFunc(slices.Clone(values), func(v lifecycle.Value) bool {
 			return v.Field != lifecycle.CPUSetCPUs && v.Field != lifecycle.CPUSetMems
 		})
@@ -153,7 +167,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 		}
 		note := fmt.Sprintf("the runtime refused to update its stored copy (%v); the kernel has the value, and the agent asks the runtime again after %v",
 			cmp.Or(err, errRefused), n.queue.Postpone(to))
-		n.noteCopy(to.ID, lists, func(d *delivery) { d.Note = note })
+		n.changeResults(to.ID, lists, func(d *applyResult) { d.Note = note })
 	}
 	decided := n.state.Values(ctr)
 	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return !slices.ContainsFunc(decided, v.SameSetting) }) {
@@ -172,24 +186,24 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, wrote 
 // errRefused is the error of a runtime that refuses an update without a reason.
 var errRefused = errors.New("without a reason")
 
-// noteCopy changes the results of those values in the runtime's copy that are still the decided ones.
-func (n *node) noteCopy(id string, values []lifecycle.Value, note func(*delivery)) {
+// changeResults changes the stored results of a container's values. It skips values that are no longer the decided ones.
+func (n *node) changeResults(id string, values []lifecycle.Value, change func(*applyResult)) {
 	t := n.track(id)
 	for _, v := range values {
 		if d, ok := t.find(v); ok && d.Value == v.String() {
-			note(&d)
+			change(&d)
 			t.noteResult(v, d)
 		}
 	}
 }
 
-// enqueue queues an update of the runtime's copy if the copy differs from the decided values. If the container has no
-// record, a restarted agent would take the values in the copy for the container's request. enqueue therefore first
-// stores the request in the checkpoint, which is saved long before the update is sent.
+// enqueue queues the runtime's copy of a container for an update if the copy lacks one of the values. If the container
+// has no record, a restarted agent assumes that the kubelet requested the values in the copy. So enqueue first stores
+// the real request in the checkpoint, which is saved long before the update is sent.
 func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	for _, v := range values {
 		t := n.track(ctr.ID)
-		if ctr.Undescribed.Why != "" || !t.Differs(ctr, v) {
+		if ctr.Undescribed.Why != "" || !t.Lacks(ctr, v) {
 			continue
 		}
 		if _, late := n.checkpoint.Record(ctr.ID); !late && !t.Recorded {
@@ -199,16 +213,16 @@ func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	}
 }
 
-// piggyback adds to the answer to an event the values that one container's copy in the runtime lacks. It is for a node
-// that is never idle. The runtime writes these values before it handles the next event, so no later decision overtakes
-// them. A separate update would wait for the runtime's lock. A later decision could overtake the update, which would
-// then undo a later grant for a moment.
+// piggyback adds to an event's answer the values that the runtime's copy of another container lacks. It does this on a
+// node that is never idle. The runtime writes these values before it handles the next event, so they cannot overwrite
+// values of a later decision. A separate update waits for the runtime's lock. The runtime could write it after a later
+// grant, and would then undo the grant for a moment.
 func (n *node) piggyback(w *work) {
 	if !w.capabilities.Piggybacks || !w.canUpdateOthers() {
 		return
 	}
-	// No values are added for a container that the answer already updates, or that the event is about. No field
-	// is added that another plugin sets, since that plugin may set the field in its answer to the same event.
+	// piggyback adds no values for the event's own container, or for a container that the answer already updates. It
+	// adds no field that another plugin sets, since that plugin may set the field in its answer to the same event.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
 		answered := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
 		if answered || w.report.Event.Container != nil && w.report.Event.Container.ID == c.ID {

@@ -244,7 +244,7 @@ func TestQuietIsNow(t *testing.T) {
 	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
 		b.event(t, k, nil)
 	}
-	due := func() bool { return b.node.copyDue(b.eventTimes.idle(b.now())) }
+	due := func() bool { return b.node.copyDue(b.eventTimes.idleDuration(b.now())) }
 	w := b.newWork(anything{}, &lifecycle.Event{Kind: lifecycle.Inform, Pod: b.pod})
 	w.beforeGather = func() {
 		clk.Advance(5 * time.Second)
@@ -304,5 +304,25 @@ func TestRequestSavedFirst(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUpdatePanics: a panic while the agent updates the runtime counts as a failed update. The copy is sent again, and
+// nothing waits for the failed update.
+func TestUpdatePanics(t *testing.T) {
+	b := newBeside(t)
+	for _, k := range []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.PostCreateContainer, lifecycle.StartContainer} {
+		b.event(t, k, nil)
+	}
+	b.owner(t)
+	b.runtime.during = func() { panic("a fault") }
+	if !b.sendCopy(t.Context(), always) {
+		t.Fatal("no copy was due")
+	}
+	if b.node.queue.Sending {
+		t.Error("the failed update is still being sent")
+	}
+	if d := cmp.Diff([]string{"web cpuset.cpus 0-1"}, b.runtime.flush(t, b.Conductor)); d != "" {
+		t.Errorf("sent after the panic:\n%s", d)
 	}
 }

@@ -22,26 +22,27 @@ import (
 // find changes by other programs, because inotify does not see writes through another mount of sysfs.
 const classCheckInterval = 5 * time.Second
 
-// cpuClasses gives CPUs the classes that the state assigns to them. No event waits for its writes.
+// cpuClasses gives CPUs the classes (frequency and idle states) that the state assigns to them. No event waits until
+// the classes are written.
 type cpuClasses struct {
-	writer     *cpuclass.Writer // nil if the agent writes no CPU's files
-	retryTimer *time.Timer
+	writer     *cpuclass.Writer // nil if the agent writes no cpufreq and cpuidle files
+	retryTimer *time.Timer      // starts the next run
 	log        *slog.Logger
-	// wantedClasses returns the classes that CPUs should have. known is false until the runtime's list of
-	// containers was decided.
+	// wantedClasses returns the classes that CPUs should have. known is false until the agent has decided the
+	// runtime's list of containers.
 	wantedClasses func() (want []cpuclass.WantedClass, known bool)
 	// report gets the reasons why CPUs do not have their class, each time these reasons change.
 	report func(faults []lifecycle.Problem)
 
 	checkAll atomic.Bool // the next run reads the files of all CPUs
 
-	// runMu is held during a run, so that decisions are written in their order. It guards the fields below except
+	// runMu is locked during a run, so that decisions are written in their order. It guards the fields below except
 	// now.
 	runMu          sync.Mutex
 	lastFullCheck  time.Time // when the files of all CPUs were last read
 	now            func() time.Time
 	reportedFaults string // the faults of the last report, as text
-	loggedRepairs  uint64 // the number of repairs that were logged
+	loggedRepairs  uint64 // the number of repairs of CPU files that were logged
 }
 
 // newCPUClasses makes the cpuClasses of a conductor.
@@ -60,8 +61,8 @@ func (c *Conductor) wantedClasses() (want []cpuclass.WantedClass, known bool) {
 	return nodeview.WantedClasses(c.node.state), !c.lastSync.IsZero()
 }
 
-// update schedules a run after a decision that may have changed the CPU classes. It does not wait.
-func (k *cpuClasses) update(ev lifecycle.Kind, s *engine.State) {
+// scheduleRun schedules a run after a decision that may have changed the CPU classes. It does not wait.
+func (k *cpuClasses) scheduleRun(ev lifecycle.Kind, s *engine.State) {
 	all := ev == lifecycle.Configure || ev == lifecycle.Synchronize
 	if all || s.PoolsResized() {
 		k.checkAll.CompareAndSwap(false, all)
@@ -69,7 +70,7 @@ func (k *cpuClasses) update(ev lifecycle.Kind, s *engine.State) {
 	}
 }
 
-// run writes the CPU classes. The timer calls it soon after a decision, and at intervals.
+// run writes the CPU classes. It runs soon after a decision that may have changed them, and every classCheckInterval.
 func (k *cpuClasses) run(context.Context) {
 	k.runMu.Lock()
 	defer k.runMu.Unlock()
@@ -85,22 +86,22 @@ func (k *cpuClasses) run(context.Context) {
 	k.logChanges(k.writer.Apply(want))
 }
 
-// release restores the original values of all CPUs.
-func (k *cpuClasses) release() (given int, failed []api.NotRestored) {
+// release is ReleaseCPUClasses for the conductor's writer, which may be nil.
+func (k *cpuClasses) release() (restored int, failed []api.NotRestored) {
 	if k.writer == nil {
 		return 0, nil
 	}
 	k.runMu.Lock()
 	defer k.runMu.Unlock()
-	given, failed = ReleaseCPUClasses(k.writer)
+	restored, failed = ReleaseCPUClasses(k.writer)
 	k.logChanges(k.writer.Report())
-	return given, failed
+	return restored, failed
 }
 
-// ReleaseCPUClasses restores the original values of all CPUs. It returns the number of files that it restored, and the
-// CPUs whose files it could not restore.
-func ReleaseCPUClasses(w *cpuclass.Writer) (given int, failed []api.NotRestored) {
-	given = w.OriginalCount()
+// ReleaseCPUClasses restores the original values in the cpufreq and cpuidle files of all CPUs. It returns the number of
+// files that it restored, and the CPUs whose files it could not restore.
+func ReleaseCPUClasses(w *cpuclass.Writer) (restored int, failed []api.NotRestored) {
+	before := w.OriginalCount()
 	for _, f := range w.Repair(nil).Faults {
 		failed = append(failed, api.NotRestored{Owner: "CPUs " + topology.FormatList(f.CPUs), Setting: "CPU class", Why: f.Reason})
 	}
@@ -108,10 +109,10 @@ func ReleaseCPUClasses(w *cpuclass.Writer) (given int, failed []api.NotRestored)
 	if left > 0 && len(failed) == 0 {
 		failed = append(failed, api.NotRestored{Owner: "CPUs that are offline or gone", Setting: "CPU class", Why: fmt.Sprintf("%d files do not have their original values", left)})
 	}
-	return given - left, failed
+	return before - left, failed
 }
 
-// logChanges logs and reports the repairs and faults that are new since the last report.
+// logChanges logs the repairs since its last call. It logs and reports the faults if they differ from the last ones.
 func (k *cpuClasses) logChanges(r cpuclass.Report) {
 	if r.Repairs > k.loggedRepairs {
 		k.log.Info("another program had changed the frequency or idle states of CPUs that have a CPU class; the agent set them again", logkey.Values, r.Repairs-k.loggedRepairs, logkey.Value, r.LastRepair)

@@ -10,45 +10,46 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// delivery is the result of applying one value.
-type delivery = nodeview.ApplyResult
+// applyResult is the result of applying one value.
+type applyResult = nodeview.ApplyResult
 
-// deliveries are the results for the values of one container or pod. A container has few values, so a list takes a
+// applyResults are the results for the values of one container or pod. A container has few values, so a list takes a
 // fifth of the memory of a map.
-type deliveries []delivery
+type applyResults []applyResult
 
-// indexOf returns the index of a value in the list; -1 if it is missing.
-func (ds deliveries) indexOf(v lifecycle.Value) int {
-	return slices.IndexFunc(ds, func(d delivery) bool { return d.Field == v.Field && d.Key == v.Key })
+// indexOf returns the index of the result for a value; -1 if there is none.
+func (ds applyResults) indexOf(v lifecycle.Value) int {
+	return slices.IndexFunc(ds, func(d applyResult) bool { return d.Field == v.Field && d.Key == v.Key })
 }
 
 // find returns the result for a value.
-func (ds deliveries) find(v lifecycle.Value) (d delivery, ok bool) {
+func (ds applyResults) find(v lifecycle.Value) (d applyResult, ok bool) {
 	if i := ds.indexOf(v); i >= 0 {
 		return ds[i], true
 	}
-	return delivery{}, false
+	return applyResult{}, false
 }
 
-// setByOther returns the result for a value. It returns d, except for a value that another program sets in a new
-// container.
-func setByOther(by *lifecycle.Delegation, v lifecycle.Value, d delivery) delivery {
-	if by == nil || !by.Fields.Has(v.Field) {
+// resultWithDelegation returns the result for a value if another program sets the value in a new container. For all other values,
+// it returns d.
+func resultWithDelegation(delegation *lifecycle.Delegation, v lifecycle.Value, d applyResult) applyResult {
+	if delegation == nil || !delegation.Fields.Has(v.Field) {
 		return d
 	}
-	given := d.Applied || d.Channel == by.By || by.Err != "" && d.Missing == api.CreateOnly
+	program := delegation.By
+	delegated := d.Applied || d.Channel == program || delegation.Err != "" && d.Missing == api.CreateOnly
 	switch {
-	case !given:
+	case !delegated:
 		return d
-	case by.Pending:
-		return delivery{Channel: by.By, Value: v.String(), Missing: api.NotYet, Note: by.By + " sets it when the container starts"}
-	case by.Err != "":
-		return delivery{Channel: by.By, Value: v.String(), Missing: api.NotCarried, Note: by.Err}
+	case delegation.Pending:
+		return applyResult{Channel: program, Value: v.String(), Missing: api.NotYet, Note: program + " sets the value when the container starts"}
+	case delegation.Err != "":
+		return applyResult{Channel: program, Value: v.String(), Missing: api.NotCarried, Note: delegation.Err}
 	}
-	return delivery{Channel: by.By, Value: v.String(), Applied: true}
+	return applyResult{Channel: program, Value: v.String(), Applied: true}
 }
 
-// noteDelegated notes the results for values of the event's container that another program sets.
+// noteDelegated notes the results for those values of the event's container that another program sets.
 func (n *node) noteDelegated(ev *lifecycle.Event) {
 	if ev.Delegated == nil {
 		return
@@ -114,8 +115,8 @@ func isPresent(reported *lifecycle.Container, v lifecycle.Value) bool {
 	return false
 }
 
-// isProcessValuePresent is isPresent for the fields of a container's first process and of its namespaces, for its RDT
-// group, and for OCI hooks.
+// isProcessValuePresent is the part of isPresent for settings of the container's first process (such as rlimits),
+// sysctls, network devices, the cgroup mount, the RDT group and OCI hooks.
 func isProcessValuePresent(reported *lifecycle.Container, v lifecycle.Value) bool {
 	switch v.Field {
 	case lifecycle.ProcessLimit:
@@ -145,22 +146,23 @@ func isProcessValuePresent(reported *lifecycle.Container, v lifecycle.Value) boo
 	return false
 }
 
-// fromOutcome converts the keeper's outcome for a value into a delivery. before is the delivery until now.
-func fromOutcome(o keeper.Outcome, before delivery) delivery {
-	d := delivery{Channel: "kernel", Value: o.Value.String(), Applied: true}
-	if before.Value == d.Value {
-		d.WhyKernelOnly = before.WhyKernelOnly
+// fromOutcome converts the keeper's outcome for a value into a result. The parameter earlier is the stored result, which
+// the new result replaces.
+func fromOutcome(o keeper.Outcome, earlier applyResult) applyResult {
+	d := applyResult{Channel: "kernel", Value: o.Value.String(), Applied: true}
+	if earlier.Value == d.Value {
+		d.WhyKernelOnly = earlier.WhyKernelOnly
 	}
 	switch o.State {
 	case keeper.Superseded, keeper.Forgotten:
-		return before // a later decision has its own result
+		return earlier // the outcome is for an old value; a later decision has its own outcome
 	case keeper.Unchanged:
-		if before.Applied && before.Value == d.Value {
-			return before // the runtime had written the value at the agent's request
+		if earlier.Applied && earlier.Value == d.Value {
+			return earlier // the value was applied before, perhaps by the runtime
 		}
 		d.Note = "the kernel already had this value"
 	case keeper.Pending:
-		if o.Err != nil { // the agent has set cpu.idle, which overrides the weight
+		if o.Err != nil { // the agent has set cpu.idle, which overrides the weight: the weight counts as applied
 			d.Note = o.Err.Error()
 			break
 		}

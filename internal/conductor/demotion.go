@@ -13,7 +13,7 @@ import (
 // these requests.
 type demoter struct {
 	kernelDemoter *demotion.Demoter // nil if the agent must not move memory
-	timer         *time.Timer
+	timer         *time.Timer       // starts the next run of demote
 
 	mu           sync.Mutex // guards the fields below
 	options      demotion.Options
@@ -26,7 +26,7 @@ func newDemoter(kernelDemoter *demotion.Demoter, o demotion.Options) *demoter {
 	return d
 }
 
-// configure changes the limits. If BytesPerSecond is 0, no memory is moved.
+// configure changes the limits for the moves. If BytesPerSecond is 0, no memory is moved.
 func (d *demoter) configure(o demotion.Options) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,13 +64,13 @@ func (d *demoter) logReason(reason string, c *Conductor) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if reason != "" && reason != d.loggedReason {
-		c.log.Warn("no memory is demoted (placement.demotion)", logkey.Reason, reason)
+		c.log.Warn("the agent moves no memory to slow memory nodes (placement.demotion)", logkey.Reason, reason)
 	}
 	d.loggedReason = reason
 }
 
-// tieredContainers returns the containers that have fast and slow memory; none until the runtime's list of containers
-// was decided.
+// tieredContainers returns the containers that have fast and slow memory nodes, by container id. It returns none until
+// the agent has decided the runtime's list of containers.
 func (c *Conductor) tieredContainers() map[string]demotion.Container {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()

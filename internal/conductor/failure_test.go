@@ -26,7 +26,7 @@ func TestFailurePolicy(t *testing.T) {
 		if refused := errors.As(err, &no); refused != fail || len(answer.Values) > 0 {
 			t.Errorf("policy fail %t: %v, %v", fail, answer, err)
 		}
-		if !strings.Contains(log.String(), "an event could not be decided") {
+		if !strings.Contains(log.String(), "the agent could not handle an event because of a panic") {
 			t.Errorf("the fault is not in the log:\n%s", log)
 		}
 	}
@@ -44,7 +44,7 @@ func TestTimerPanics(t *testing.T) {
 		}
 		panic("a fault")
 	}})
-	if n := strings.Count(log.String(), "timed work of the agent failed"); n != 2 {
+	if n := strings.Count(log.String(), "a timed task of the agent panicked"); n != 2 {
 		t.Errorf("%d panics are in the log, want 2:\n%s", n, log)
 	}
 }

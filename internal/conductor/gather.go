@@ -22,27 +22,27 @@ func (k stateHolder) Free() { k.n.mu.Unlock() }
 // Notify sends an event to the hook servers. The agent decides nothing for this event.
 func (c *Conductor) Notify(ev lifecycle.Event) { c.facts.Notify(&ev) }
 
-// BeforePod returns the answer of hook servers for a pod whose sandbox does not exist yet. The
-// error is a *Rejection.
+// BeforePod returns the merged answer of the hook servers for a pod whose sandbox does not exist yet. The only error
+// that it returns is a *Rejection.
 func (c *Conductor) BeforePod(ctx context.Context, from Carrier, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
 	if c.observer != nil {
 		return lifecycle.HookServerAnswer{}, nil
 	}
 	can := from.Capabilities()
-	o, err := c.facts.AskBeforePod(ctx, &can, pod)
+	answer, err := c.facts.AskBeforePod(ctx, &can, pod)
 	if err != nil {
 		err = &Rejection{Reason: err.Error()}
 	}
-	return o, err
+	return answer, err
 }
 
-// Inform decides pods again whose specs or grants became known or changed. The kernel gets the
-// new values at once, the runtime's copies later. It skips pods that no runtime reported.
+// Inform decides pods again whose spec, or whose CPUs and devices from the kubelet, became known or changed. The kernel
+// gets the new values at once, the runtime's copies get them later. Inform skips pods that no runtime has reported.
 func (c *Conductor) Inform(podUIDs []string) { c.facts.Inform(podUIDs) }
 
-// compact copies the parts of an event's pods and containers that the state keeps. A copy does not point into the
-// runtime's message. A runtime's whole list has megabytes, and a few strings that point into it would keep all of it
-// in memory. compact replaces the pods in the event's list.
+// compact copies the parts of an event's pods and containers that the state stores. The copies do not point into the
+// runtime's message: it can have megabytes, and one string that points into it would keep the whole message in memory.
+// compact puts the copies into the event.
 func compact(ev *lifecycle.Event) {
 	for i, p := range ev.Pods {
 		if p != nil {

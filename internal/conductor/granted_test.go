@@ -105,8 +105,8 @@ func TestGrantedDevices(t *testing.T) {
 		{"elsewhere", "web", "a", "GPU-aa", "", "(authorization: default)"},
 		{"locked", "web", "a", "GPU-aa", "", "(authorization: rule 1)"},
 		{"shop", "odd", "a", "GPU-aa", "", "(authorization: default)"},
-		{"shop", "odd", "a", "GPU-\u0430\u0430", "", "has no GPU id"},
-		{"shop", "path", "a", "../GPU-aa", "", "has no GPU id"},
+		{"shop", "odd", "a", "GPU-\u0430\u0430", "", "has no valid UUID"},
+		{"shop", "path", "a", "../GPU-aa", "", "has no valid UUID"},
 	} {
 		id := strings.Join([]string{c.namespace, c.name, c.container, c.ask}, "-")
 		pod := &lifecycle.Pod{

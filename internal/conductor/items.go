@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// keeperItem makes a keeper item from a container's value and its original value.
+// keeperItem makes the item that tells the keeper to write a container's value. The item also has the original value.
 func (n *node) keeperItem(t keeper.Target, ctr *engine.Container, v lifecycle.Value) keeper.Item {
 	item := keeper.Item{Target: t, Value: v, Requested: originalOf(&ctr.Pristine, v), Restore: isRestore(v)}
 	if copied, stored := n.track(ctr.ID).Stored[v.Field]; stored && item.Requested != nil && copied != item.Requested.String() {
@@ -18,8 +18,8 @@ func (n *node) keeperItem(t keeper.Target, ctr *engine.Container, v lifecycle.Va
 	return item
 }
 
-// podItem makes a keeper item from a value of a pod's own cgroup. The original is the runtime's
-// request for the pod, or else the kernel's present value.
+// podItem makes the item that tells the keeper to write a value into a pod's own cgroup. The original value is the
+// runtime's request for the pod. If that is unknown, the keeper takes the kernel's present value as the original.
 func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	item := keeper.Item{Target: keeper.Target{Owner: p.Pod.ID, Dir: dir, Parent: true}, Value: v, Restore: isRestore(v)}
 	requested := engine.PodRequest(p.Pod)
@@ -38,28 +38,28 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	return item
 }
 
-// requestedWeight returns the requested weight of a pod whose cpu.idle returns to 0, if no hook decides a weight for
-// the pod. The kernel forgets the weight of a cgroup while cpu.idle is 1, and an agent that lost its state does not
-// know the weight either.
+// requestedWeight returns the CPU weight that the runtime requested for a pod, if cpu.idle of the pod returns to 0 and
+// no hook decides a weight for it. The keeper must write this weight again, because the kernel forgets the weight of a
+// cgroup while cpu.idle is 1. An agent that lost its state does not know the weight either.
 func requestedWeight(p *engine.Pod) (lifecycle.Value, bool) {
 	requested := engine.PodRequest(p.Pod).CPU.Shares
-	ends := false
+	idleEnds := false
 	for _, v := range p.Values {
 		if v.Field == lifecycle.CPUShares {
 			return lifecycle.Value{}, false
 		}
-		ends = ends || v.Key == "cpu.idle" && v.Text == "0" && isRestore(v)
+		idleEnds = idleEnds || v.Key == "cpu.idle" && v.Text == "0" && isRestore(v)
 	}
 	return lifecycle.Value{
 		Field: lifecycle.CPUShares, Scope: lifecycle.OfPod, Int: int64(requested.V), Why: lifecycle.Reason{Text: "as the runtime requested"},
-	}, ends && requested.Set
+	}, idleEnds && requested.Set
 }
 
-// isRestore reports whether a value only undoes an earlier decision. Such a value names no hook.
+// isRestore reports whether a value restores the original, because no hook decides the setting any more.
 func isRestore(v lifecycle.Value) bool { return v.Why.Hook == "" }
 
-// originalOf returns the original value of a container's cgroup file: the runtime's request, or
-// else the value in a new cgroup. It is nil for values that runtimes do not report.
+// originalOf returns the original value of a cgroup file: the request in p, or the value in a new cgroup if p has no
+// request. It returns nil if neither is known.
 func originalOf(p *lifecycle.Resources, v lifecycle.Value) *lifecycle.Value {
 	out, known := p.Value(v.Field, v.Key)
 	switch v.Field {

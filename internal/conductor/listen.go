@@ -10,20 +10,20 @@ import (
 type listeners struct {
 	recording.Feed
 
-	nodeNow func() recording.Node // Options.NodeNow
+	nodeNow func() recording.Node // see Options.NodeNow
 }
 
-// Listen begins a recording. The subscription gets the present state and every later event, and now describes the
-// node. The caller closes the subscription.
-func Listen(c *Conductor) (s *recording.Subscription, now recording.Node) {
+// Listen begins a recording. The subscription gets the present state and every later event. startNode describes the node
+// at the beginning. The caller must close the subscription.
+func Listen(c *Conductor) (s *recording.Subscription, startNode recording.Node) {
 	_, _ = c.run(internalEvent(lifecycle.WhatIf, func() {
 		s = c.listeners.Subscribe(c.node.state.Copy())
-		now = c.listeners.nodeNow()
+		startNode = c.listeners.nodeNow()
 	}, nil))
-	return s, now
+	return s, startNode
 }
 
-// newEntry begins the entry of an event for recordings; nil if no recording is active.
+// newEntry makes the entry of an event for recordings, with the event and its facts; nil if no recording is active.
 func (l *listeners) newEntry(s *engine.State, w *work) *recording.RecordedEvent {
 	if !l.Listening() {
 		return nil
@@ -31,7 +31,7 @@ func (l *listeners) newEntry(s *engine.State, w *work) *recording.RecordedEvent 
 	return recording.NewRecordedEvent(s, w.report.Event, w.facts)
 }
 
-// record completes the entry of an event that was decided.
+// record adds the decision to the entry of an event for recordings.
 func (w *work) record(e *recording.RecordedEvent, s *engine.State) {
 	if e != nil {
 		e.Time, e.Op, e.From, e.Decision = w.start, w.report.Op.String(), w.report.From, recording.DecisionOf(s, w.report.Plan)
@@ -39,7 +39,7 @@ func (w *work) record(e *recording.RecordedEvent, s *engine.State) {
 	}
 }
 
-// publish passes an event to all recordings.
+// publish passes the entry of an event to all recordings.
 func (l *listeners) publish(w *work) {
 	if w.recordingEntry == nil {
 		return

@@ -19,7 +19,7 @@ func TestProblemsLoggedOnce(t *testing.T) {
 	mo.restart()
 	logged := func(pod string) (n int) {
 		for line := range strings.Lines(log.String()) {
-			if strings.Contains(line, "msg=\"an event has a problem\"") && strings.Contains(line, "pod="+pod+" ") {
+			if strings.Contains(line, "msg=\"the agent found a problem when it handled an event\"") && strings.Contains(line, "pod="+pod+" ") {
 				n++
 			}
 		}

@@ -24,17 +24,17 @@ type observer struct {
 	reportedDifferences map[string]string             // the last reported differences, by id of the container or pod
 }
 
-// setting is a setting of a container or pod.
+// setting identifies a setting of a container or pod.
 type setting struct {
-	owner string
+	owner string // the id of the container or sandbox
 	field lifecycle.Field
-	key   string
+	key   string // distinguishes settings of one field, for example the name of a cgroup file; "" if not needed
 }
 
 func settingOf(owner string, v lifecycle.Value) setting { return setting{owner, v.Field, v.Key} }
 
-// observedCarrier is an attachment in mode observe. Its containers carry no record, so the records of
-// decisions stay in memory.
+// observedCarrier is an attachment in mode observe. It adds no record to containers, so the agent stores their records
+// only in memory.
 type observedCarrier struct{ Carrier }
 
 // Capabilities returns the attachment's capabilities, without annotations at a creation.
@@ -52,7 +52,7 @@ func (c *Conductor) carrierInMode(from Carrier) Carrier {
 	return observedCarrier{from}
 }
 
-// answerFor returns the answer for the attachment: in mode observe an empty one.
+// answerFor returns the answer for the attachment. In mode observe (o is not nil), it returns an empty answer.
 func (o *observer) answerFor(a Answer, err error) (Answer, error) {
 	if o == nil {
 		return a, err
@@ -74,17 +74,17 @@ func (c *Conductor) Compare() {
 	c.observer.comparisons = all
 }
 
-// result returns the result for a value in mode observe: whether the node has the value.
-func (o *observer) result(owner string, v lifecycle.Value) delivery {
+// result returns the result for a value in mode observe. A value that the node already has counts as applied.
+func (o *observer) result(owner string, v lifecycle.Value) applyResult {
 	o.mu.Lock()
 	r, compared := o.comparisons[settingOf(owner, v)]
 	o.mu.Unlock()
-	d := delivery{Field: v.Field, Key: v.Key, Value: v.String(), Channel: "observe"}
+	d := applyResult{Field: v.Field, Key: v.Key, Value: v.String(), Channel: "observe"}
 	switch {
 	case compared && r.Value.String() == d.Value && r.Same:
 		d.Applied, d.Note = true, "the node already has this value; the agent wrote nothing"
 	case compared && r.Value.String() == d.Value:
-		d.Missing, d.NodeValue, d.Note = api.Differs, r.KernelText, fmt.Sprintf("the node has %s; the agent writes nothing (mode: observe)", cmp.Or(r.KernelText, "nothing"))
+		d.Missing, d.NodeValue, d.Note = api.Differs, r.KernelText, fmt.Sprintf("the node has %s; the agent writes nothing (mode: observe)", cmp.Or(r.KernelText, "no value"))
 	case route.IsCopied(v.Field) || v.Field == lifecycle.Unified:
 		d.Missing, d.Note = api.NotYet, "not compared yet; the agent writes nothing (mode: observe)"
 	default:
@@ -93,7 +93,8 @@ func (o *observer) result(owner string, v lifecycle.Value) delivery {
 	return d
 }
 
-// counts returns how many values were compared, and how many of them differ on the node, in total and by setting.
+// counts returns how many values were compared, and how many of them differ on the node. The field Settings has the
+// number of differing values by name of the setting.
 func (o *observer) counts() *api.Observed {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,9 +110,9 @@ func (o *observer) counts() *api.Observed {
 	return out
 }
 
-// reportDifferences compares the decided values with the values on the node again. For each container and pod whose
-// differences have changed since the last call, it writes one entry to the log and one to the journal. If a container
-// or pod no longer differs, it writes only to the journal.
+// reportDifferences compares the decided values with the values on the node. It writes one entry to the log and one to
+// the journal for each container and pod whose differences have changed since the last call. For a container or pod
+// that no longer has a difference, reportDifferences writes only to the journal.
 func (c *Conductor) reportDifferences() {
 	if c.observer == nil {
 		return
@@ -121,7 +122,7 @@ func (c *Conductor) reportDifferences() {
 	c.observer.mu.Lock()
 	for _, r := range c.observer.comparisons {
 		if owner := r.Target.Owner; !r.Same {
-			now[owner] = append(now[owner], fmt.Sprintf("%s: the node has %s, Trimtab would set %s", r.Value.Setting(), cmp.Or(r.KernelText, "nothing"), r.Value.String()))
+			now[owner] = append(now[owner], fmt.Sprintf("%s: the node has %s, Trimtab would set %s", r.Value.Setting(), cmp.Or(r.KernelText, "no value"), r.Value.String()))
 		}
 	}
 	before := c.observer.reportedDifferences
@@ -143,7 +144,7 @@ func (c *Conductor) reportDifferences() {
 	c.observer.mu.Unlock()
 	slices.Sort(changed)
 	for _, owner := range changed {
-		c.log.Info("the node differs from what Trimtab would do", append(c.reports.OwnerAttrs(owner), logkey.Changed, now[owner])...)
+		c.log.Info("values of a container or pod differ from the values that Trimtab would set", append(c.reports.OwnerAttrs(owner), logkey.Changed, now[owner])...)
 		c.reports.ReportDifferences(owner, now[owner])
 	}
 	for _, owner := range ended {
@@ -151,7 +152,7 @@ func (c *Conductor) reportDifferences() {
 	}
 }
 
-// applyResult returns the result for a value of a container or pod, as View shows it.
+// applyResult returns the result for a value of a container or pod, for status and explain.
 func (c *Conductor) applyResult(owner string, v lifecycle.Value) (nodeview.ApplyResult, bool) {
 	if c.observer != nil {
 		return c.observer.result(owner, v), true

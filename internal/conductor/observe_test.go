@@ -271,7 +271,7 @@ func TestAlive(t *testing.T) {
 	if err := c.Alive(t.Context()); err != nil || w.report.Op == 0 {
 		t.Errorf("an event under way is no fault: %v", err)
 	}
-	c.eventTimes.eventStart.Store(c.eventTimes.nanoseconds(c.now().Add(-2 * stuckAfter)))
+	c.eventTimes.eventStart.Store(c.eventTimes.nanosecondsSinceStart(c.now().Add(-2 * stuckAfter)))
 	if err := c.Alive(t.Context()); err == nil || !strings.Contains(err.Error(), "handling an event for 4m0s") {
 		t.Errorf("got %v", err)
 	}
@@ -354,7 +354,7 @@ func TestUnsupportedFieldIsNotSent(t *testing.T) {
 		if obeys := from.Capabilities().Create.Has(lifecycle.OOMScoreAdj); sent != obeys || v.Field != "oom.score" || v.Applied != obeys {
 			t.Errorf("%s: sent %v, explained as %+v", from.Name(), sent, v)
 		}
-		const why = "nri cannot carry oom.score when a container is created: the runtime is containerd v1.7.20 (NRI v0.6.1)"
+		const why = "nri cannot set oom.score when a container is created: the runtime is containerd v1.7.20 (NRI v0.6.1)"
 		if !sent && (v.Note != why || nodeview.Summary(c).Unapplied[api.NotCarried] != 1) {
 			t.Errorf("reported as %q, %v", v.Note, nodeview.Summary(c).Unapplied)
 		}

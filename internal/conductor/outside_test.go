@@ -219,7 +219,7 @@ func TestUpdatesAndAnswers(t *testing.T) {
 	again = true
 	mo.update(c, lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some[uint64](600)}})
 	values, problems := whatIsSaid(t, mo, c)
-	if values["cpu.shares"] != "777 hookserver 10-a.json" || len(problems) != 1 || !strings.Contains(problems[0], "only the creation of a container") {
+	if values["cpu.shares"] != "777 hookserver 10-a.json" || len(problems) != 1 || !strings.Contains(problems[0], "only the creation of a container can set this value") {
 		t.Errorf("%v %v", values, problems)
 	}
 	mo.restart()

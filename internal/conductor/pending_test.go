@@ -13,11 +13,11 @@ import (
 // idle is, since cpu.idle is what it decided to be stronger.
 func TestPending(t *testing.T) {
 	o := keeper.Outcome{Value: lifecycle.Value{Field: lifecycle.CPUShares, Int: 2048}, State: keeper.Pending}
-	if d := fromOutcome(o, delivery{}); d.Applied || d.Missing != api.NotYet {
+	if d := fromOutcome(o, applyResult{}); d.Applied || d.Missing != api.NotYet {
 		t.Errorf("without a cgroup: %+v", d)
 	}
 	o.Err = errors.New("idle")
-	if d := fromOutcome(o, delivery{}); !d.Applied || d.Missing != "" || d.Note != "idle" {
+	if d := fromOutcome(o, applyResult{}); !d.Applied || d.Missing != "" || d.Note != "idle" {
 		t.Errorf("of an idle cgroup: %+v", d)
 	}
 }

@@ -66,7 +66,7 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		n.prepareCreate(w, ctr)
 	case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
 		// Between the agent's answer and the runtime's write, other containers may have got CPUs of
-		// this one. So the keeper writes the last decision again.
+		// this container. So the keeper writes the last decision again.
 		w.kernelWrites.ownerToReconcile = ctr.ID
 		n.noteUpdateStored(ctr)
 	case lifecycle.UpdateContainer:
@@ -81,14 +81,15 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		if w.report.Event.Former == "" {
 			return
 		}
-		// The container's cgroup has a path now. If the container's pool changed while the runtime created
+		// The path of the container's cgroup is known now. If the container's pool changed while the runtime created
 		// the container, the runtime's stored copy must be updated before the container starts.
 		if _, err := n.target(ctr); err == nil {
 			n.track(ctr.ID).noCgroupPath = false
 		}
 		n.routeValues(w, ctr, route.PhaseCreated, nil)
 	case lifecycle.Inform:
-		// The container may have no record of its creation, which a restart needs.
+		// The container may have been created without a record, but a restarted agent needs one.
+		// prepareResizedWithPod stores it.
 		n.track(ctr.ID).Recorded = true
 		n.prepareResizedWithPod(w, ctr)
 	}
@@ -102,7 +103,7 @@ func (n *node) forgetEnded(w *work) {
 	if p := w.report.Plan.Pod; p != nil && p.Stopped {
 		n.forgetCreations(func(uid string) bool { return uid == p.Pod.UID })
 	}
-	if len(w.report.Plan.EndedPods) > 0 { // the event may also have ended pods that a sweep found
+	if len(w.report.Plan.EndedPods) > 0 { // the event may have ended other pods than its own
 		n.forgetCreations(func(uid string) bool { return len(n.state.PodsOf(uid)) == 0 })
 	}
 }
@@ -123,6 +124,7 @@ func (n *node) sortLosersFirst(ids []string) []string {
 	return append(shared, exclusive...)
 }
 
+// forget deletes what the conductor, the keeper and the checkpoint have about a pod or container that has ended.
 func (n *node) forget(w *work, id string) {
 	w.kernelWrites.ownersToForget = append(w.kernelWrites.ownersToForget, id)
 	if t := n.tracks[id]; t != nil {
@@ -136,7 +138,8 @@ func (n *node) forget(w *work, id string) {
 	}
 }
 
-// target returns a container's cgroup. It returns an error if the container's cgroup path cannot be used.
+// target returns a container's cgroup as the target of the keeper's writes. It returns an error if the keeper cannot use
+// the container's cgroup path.
 func (n *node) target(ctr *engine.Container) (keeper.Target, error) {
 	parent := ""
 	if p := n.state.Pod(ctr.PodID); p != nil {
@@ -153,6 +156,7 @@ func (n *node) target(ctr *engine.Container) (keeper.Target, error) {
 	return keeper.Target{Owner: ctr.ID, Dir: dir}, err
 }
 
+// preparePod adds the decided values of a pod's own cgroup to the keeper's writes.
 func (n *node) preparePod(w *work, id string) {
 	p := n.state.Pod(id)
 	if p == nil || len(p.Values) == 0 {
@@ -175,12 +179,12 @@ func (n *node) preparePod(w *work, id string) {
 }
 
 // maxFailedCreates is how many creations of one container may fail in a row before the agent stops setting fields
-// at the creation of that container. If two plugins set the same field, every creation fails. The agent counts no
-// failures where no other plugin answers: there a creation fails for another reason, or it succeeded, but the agent
-// was killed before the runtime got its answer.
+// at the creation of that container. If two plugins set the same field, every creation fails. If no other plugin
+// answers, the agent counts no failures. The creation then failed for another reason, or it succeeded without the agent,
+// because the agent was killed before the runtime got its answer.
 const maxFailedCreates = 2
 
-// prepareCreate puts into the answer the values that the attachment carries and no other plugin sets. The keeper
+// prepareCreate puts into the answer the values that the attachment can set and no other plugin sets. The keeper
 // writes the other values when the cgroup exists.
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
@@ -197,11 +201,11 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		t.noCgroupPath = true
 	}
 	values := n.routeValues(w, ctr, route.PhaseCreating, nil)
-	n.noteFailed(w, ctr, values, failed)
+	n.noteFailedCreations(w, ctr, values, failed)
 	switch {
 	case !w.capabilities.CarriesRecords():
-		// The container was created before the runtime reported it, so it carries no record. The
-		// checkpoint stores one, and the runtime's copy has the reported values.
+		// The runtime reported the container after its creation, so the container has no annotation with a record.
+		// The checkpoint stores the record instead. The runtime's copy has the reported values.
 		n.storeRecord(ctr)
 		t.SetReported(&w.report.Event.Container.Resources)
 		n.enqueue(ctr, values...)
@@ -212,7 +216,8 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	}
 }
 
-// rename copies what the conductor knows about a container to the id that the runtime gave the container.
+// rename copies what the conductor knows about a container from the container's former id to its new id. The runtime
+// assigns the new id when it has created the container.
 func (n *node) rename(w *work) {
 	from, to := n.tracks[w.report.Event.Former], w.report.Event.Container.ID
 	if w.report.Plan.Container == nil || w.report.Plan.Container.ID != to || from == nil {
@@ -229,7 +234,7 @@ func (n *node) rename(w *work) {
 }
 
 // stamp returns the annotation with the signed record of a container. If the record is too long for an annotation, the
-// checkpoint stores the whole record.
+// annotation has a part of it, and the checkpoint stores the whole record.
 func (n *node) stamp(ctr *engine.Container) lifecycle.Value {
 	r := n.recordOf(ctr)
 	text, whole := n.signer.Stamp(ctr.Key.PodUID, ctr.Name, r)
@@ -242,6 +247,7 @@ func (n *node) stamp(ctr *engine.Container) lifecycle.Value {
 	}
 }
 
+// recordOf returns the current record of a container.
 func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	r := lifecycle.Record{
 		Version: lifecycle.RecordVersion, Generation: n.state.Generation, CPUs: n.state.Machine.Format(ctr.Stamp.CPUs),
@@ -253,26 +259,27 @@ func (n *node) recordOf(ctr *engine.Container) lifecycle.Record {
 	return r
 }
 
-// storeRecord stores the current record of a container in the checkpoint. It stores none if the runtime did not report
-// the container's request.
+// storeRecord stores the current record of a container in the checkpoint. It stores nothing if the runtime has not
+// reported the container's request.
 func (n *node) storeRecord(ctr *engine.Container) {
 	n.storeRecordWith(n.checkpoint.SetRecord, ctr)
 }
 
-// storeResizedRecord is storeRecord for a container whose request changed.
+// storeResizedRecord is storeRecord for a container whose request may have changed since its creation.
 func (n *node) storeResizedRecord(ctr *engine.Container) {
 	n.storeRecordWith(n.checkpoint.SetResizedRecord, ctr)
 }
 
-func (n *node) storeRecordWith(set func(string, lifecycle.Record), ctr *engine.Container) {
+// storeRecordWith calls set with the current record of a container, if the runtime has reported the container's request.
+func (n *node) storeRecordWith(set func(id string, r lifecycle.Record), ctr *engine.Container) {
 	if !ctr.Undescribed.NoRequest {
 		set(ctr.ID, n.recordOf(ctr))
 	}
 }
 
-// storeFirstPlacement stores the record of a container in the checkpoint if its pod requests CPUs, and
-// this event is the first one that decided whether it gets them. The record that the container
-// carries does not have this result, because it was written at the container's creation.
+// storeFirstPlacement stores the record of a container in the checkpoint if placement was disabled before this event,
+// and the event has decided whether the container gets the CPUs that its pod requests. The container's annotation lacks
+// this decision, because it was written at the container's creation.
 func (n *node) storeFirstPlacement(w *work, ctr *engine.Container) {
 	p := n.state.Pod(ctr.PodID)
 	if w.placementDisabled[ctr.ID] && !ctr.NeverPlaced && p != nil && p.Intent.CPUs.IsSet() {
@@ -280,9 +287,9 @@ func (n *node) storeFirstPlacement(w *work, ctr *engine.Container) {
 	}
 }
 
-// prepareStart handles the start of a container. If the attachment can hold the start, it first updates the runtime's
-// copy: the cgroup is created with the start, so a decision after the container's creation would otherwise apply only
-// after the container's first instruction.
+// prepareStart handles the start of a container. If the attachment can hold the start, the start creates the cgroup, so
+// the keeper cannot write values before the container's first instruction. The answer then updates the runtime's copy
+// with the values that were decided after the creation.
 func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	n.noteStarted(ctr, w.report.Event.Container)
@@ -298,44 +305,46 @@ func (n *node) prepareStart(w *work, ctr *engine.Container) {
 		t.noCgroupPath = false
 		n.prepareExisting(w, ctr, nil)
 	case t.results == nil:
-		// The container was created while no agent ran, so it lacks values that only a creation can carry.
+		// The container was created while no agent ran, so it lacks the values that only a creation can set.
+		// prepareExisting notes which values these are.
 		n.prepareExisting(w, ctr, w.report.Event.Container)
 	case w.capabilities.HoldsStart:
 		n.routeValues(w, ctr, route.PhaseStarting, nil)
 	}
 }
 
-// prepareUpdate adds the decided values to the kubelet's update of a container.
+// prepareUpdate adds the decided values to the answer to the kubelet's update of a container.
 func (n *node) prepareUpdate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	n.storeResizedRecord(ctr)
 	t.Recorded = t.Recorded || w.capabilities.CarriesRecords()
 	n.createDone(ctr)
-	t.UpdateDone() // some runtimes never report that they have written an update
+	t.UpdateDone() // the last update counts as written, because some runtimes never report that they have written it
 	t.Pending = runtimesync.RequestedTexts(w.report.Event.Requested)
 	n.routeValues(w, ctr, route.PhaseUpdating, nil)
 	if !w.capabilities.CarriesRecords() {
-		n.noteUpdateStored(ctr) // the runtime reported an update that it has already made, and waits for no answer
+		n.noteUpdateStored(ctr) // the runtime reported the update after it had made it, and waits for no answer
 	}
 }
 
 // prepareResizedWithPod applies the decision for a container whose values changed without an update of the container
-// itself, for example with a resize of its pod. It stores a new record, because the container's record is older.
+// itself, for example with a resize of its pod. It stores a new record, because the container's annotation has an older
+// one.
 func (n *node) prepareResizedWithPod(w *work, ctr *engine.Container) {
 	n.storeResizedRecord(ctr)
 	n.prepareExisting(w, ctr, nil)
 }
 
-// createDone notes that the runtime has created a container. The runtime may have ignored updates that were sent
-// before, so it gets them again.
+// createDone notes that the runtime has created a container. If the runtime may have ignored updates that were sent
+// before, createDone queues them again.
 func (n *node) createDone(ctr *engine.Container) {
 	if n.track(ctr.ID).CreateDone() {
 		n.enqueue(ctr, n.state.Values(ctr)...)
 	}
 }
 
-// noteUpdateStored notes that the runtime has stored the answer to an update. The answer may have overwritten later
-// values in the runtime's copy, so these are sent again.
+// noteUpdateStored notes that the runtime has stored the values of an update. These may have overwritten later values in
+// the runtime's copy, so noteUpdateStored queues the later values again.
 func (n *node) noteUpdateStored(ctr *engine.Container) {
 	wrote := n.track(ctr.ID).UpdateDone()
 	for _, v := range n.state.Values(ctr) {
@@ -360,7 +369,7 @@ func (n *node) prepareExisting(w *work, ctr *engine.Container, reported *lifecyc
 }
 
 // prepareGroup gives the containers of a pool their new CPUs after the pool changed. The keeper writes the CPUs to the
-// kernel before the answer. For containers without a cgroup, the answer updates the runtime's copy.
+// kernel before the answer. For containers that have not started, the answer updates the runtime's copy.
 func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 	w.kernelWrites.itemsToWrite = slices.Grow(w.kernelWrites.itemsToWrite, len(change.Members))
 	if q, now := n.state.DisplacedProblem(n.state.Container(change.Members[0])); now && !n.state.IsDisplaced(change.Group, change.Before) {
@@ -392,9 +401,9 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 	}
 }
 
-// updateCreated adds to the answer an update of the runtime's copy, for a container that was created and not started.
-// Without the update, the container would start on CPUs that it has lost. updateCreated reports whether the answer
-// can carry the update.
+// updateCreated adds to the answer an update of the runtime's copy of a container that was created and not started.
+// Without the update, the container would start on CPUs that it has lost. updateCreated reports whether it added the
+// update: not every answer can hold one.
 func (n *node) updateCreated(w *work, ctr *engine.Container, v lifecycle.Value) bool {
 	if ctr.Life != lifecycle.StateCreated || !w.canUpdateOthers() || route.ChooseSink(route.PhaseLosingCPUs, &w.capabilities, v, route.Inputs{}).Sink != route.ToRuntime {
 		return false
@@ -403,8 +412,9 @@ func (n *node) updateCreated(w *work, ctr *engine.Container, v lifecycle.Value) 
 	return true
 }
 
-// canUpdateOthers reports whether the answer to an event can change other containers. An attachment that can hold
-// starts allows this in every answer. NRI's messages have a field for it only in the answers to these three events.
+// canUpdateOthers reports whether the answer to an event can update other containers. An attachment that can hold starts
+// allows such updates in every answer. NRI has a field for them only in the answers to CreateContainer, UpdateContainer
+// and StopContainer.
 func (w *work) canUpdateOthers() bool {
 	switch w.report.Event.Kind {
 	case lifecycle.CreateContainer, lifecycle.UpdateContainer, lifecycle.StopContainer:
@@ -413,8 +423,8 @@ func (w *work) canUpdateOthers() bool {
 	return w.carrier != nil && w.capabilities.HoldsStart
 }
 
-// updateOutdatedCreated is updateCreated for containers that lose no CPUs with this event, but whose copy in the
-// runtime is outdated. Such a copy may list CPUs that other containers get.
+// updateOutdatedCreated calls updateCreated for the created containers whose copy in the runtime is outdated. Such a
+// copy may list CPUs that other containers get with this event.
 func (n *node) updateOutdatedCreated(w *work) {
 	if !w.canUpdateOthers() || !w.report.Plan.GrantsChanged() {
 		return
@@ -424,7 +434,7 @@ func (n *node) updateOutdatedCreated(w *work) {
 		if ctr == nil || ctr.Life != lifecycle.StateCreated {
 			continue
 		}
-		if v, ok := n.state.CPUSet(ctr); ok && c.Differs(ctr, v) {
+		if v, ok := n.state.CPUSet(ctr); ok && c.Lacks(ctr, v) {
 			n.updateCreated(w, ctr, v)
 		}
 	}

@@ -103,7 +103,7 @@ func TestRecorded(t *testing.T) {
 					for i := range perGroup {
 						texts = append(texts, k.record(t, v, uint64(group*perGroup+i)))
 					}
-					book.Keep(t, name, texts...)
+					book.AddItem(t, name, texts...)
 				})
 			}
 		}

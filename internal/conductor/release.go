@@ -17,23 +17,24 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Release restores the original values of all containers and pods. It applies the policy nothing, which decides no
-// values, and writes the kernel's original values where the engine does not know them. It leaves values that another
-// program has changed after the agent's write. It returns when the runtime's copies agree with the kernel, or ctx ends.
-func (c *Conductor) Release(ctx context.Context, nothing engine.Policy) api.Released {
+// Release restores the original values of all containers and pods. emptyPolicy must be a policy that decides no values.
+// If the engine does not know an original value, Release writes the one that the keeper has read from the kernel. It
+// leaves values that another program has changed since the agent wrote them. Release returns when the runtime's copies
+// agree with the kernel, or when ctx ends.
+func (c *Conductor) Release(ctx context.Context, emptyPolicy engine.Policy) api.Released {
 	var out []keeper.Outcome
 	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
-	w.facts.Policy = &nothing
+	w.facts.Policy = &emptyPolicy
 	w.beforeGather, w.afterApply = func() { out = c.keeper.CedeChanged() }, c.keeper.ReleaseAll
 	if _, err := c.run(w); err == nil {
 		out = append(out, w.report.Written...)
 	}
 	r := SumReleased(out)
-	given, failed := c.cpuClasses.release()
-	r.Restored, r.Failed = r.Restored+given, append(r.Failed, failed...)
+	files, failed := c.cpuClasses.release()
+	r.Restored, r.Failed = r.Restored+files, append(r.Failed, failed...)
 	r.PendingCopies = c.awaitCopies(ctx)
 	r.Stale = c.node.staleCopies()
-	c.log.Info("released the values of containers and pods", logkey.Values, r.Restored, logkey.Changed, len(r.LeftToOthers)+len(r.Failed))
+	c.log.Info("restored the original values of containers and pods", logkey.Values, r.Restored, logkey.Changed, len(r.LeftToOthers)+len(r.Failed))
 	return r
 }
 
@@ -47,8 +48,8 @@ func (c *Conductor) applyTuning(t Tuning) {
 	c.demotion.configure(t.Demotion)
 }
 
-// awaitCopies waits until the runtime's stored copies are up to date, or ctx ends. It returns the number of copies
-// that are not up to date. Without a connected runtime it does not wait.
+// awaitCopies waits until the runtime's stored copies are up to date, or until ctx ends. It returns the number of copies
+// that are not up to date. Without a connected runtime, awaitCopies does not wait.
 func (c *Conductor) awaitCopies(ctx context.Context) int {
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
@@ -70,8 +71,8 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	}
 }
 
-// staleCopies lists the agent's values that are still in the runtime's stored copies after a release. The runtime
-// would write these values again at the kubelet's next update of the container.
+// staleCopies lists the agent's values that are still in the runtime's stored copies after a release. At the kubelet's
+// next update of such a container, the runtime writes these values to the kernel again.
 func (n *node) staleCopies() []api.NotRestored {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,6 +87,7 @@ func (n *node) staleCopies() []api.NotRestored {
 	return out
 }
 
+// staleCopy lists the agent's values in the runtime's stored copy of one container.
 func (n *node) staleCopy(to connectedRuntime, can *Capabilities, id string) (out []api.NotRestored) {
 	ctr := n.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
@@ -93,7 +95,7 @@ func (n *node) staleCopy(to connectedRuntime, can *Capabilities, id string) (out
 	}
 	t := n.track(id)
 	for _, v := range n.state.Values(ctr) {
-		if !t.Differs(ctr, v) {
+		if !t.Lacks(ctr, v) {
 			continue
 		}
 		k := api.NotRestored{Owner: n.state.FullName(ctr), Setting: v.Field.String(), Kernel: t.Stored[v.Field]}
@@ -102,11 +104,11 @@ func (n *node) staleCopy(to connectedRuntime, can *Capabilities, id string) (out
 		}
 		switch {
 		case to.carrier == nil:
-			k.Why = "no runtime is connected, so the agent cannot send it " + v.String()
-		case can.Refuses(runtimes.AgentUpdate, v) != "":
-			k.Why = can.Refuses(runtimes.AgentUpdate, v)
+			k.Why = "no runtime is connected, so the agent cannot send the original value " + v.String()
+		case can.WhyNotSent(runtimes.AgentUpdate, v) != "":
+			k.Why = can.WhyNotSent(runtimes.AgentUpdate, v)
 		default:
-			k.Why = fmt.Sprintf("%s did not accept %s", cmp.Or(to.runtime.About(), "the runtime"), v.String())
+			k.Why = fmt.Sprintf("%s did not accept the original value %s", cmp.Or(to.runtime.About(), "the runtime"), v.String())
 		}
 		out = append(out, k)
 	}
@@ -125,19 +127,19 @@ func SumReleased(out []keeper.Outcome) api.Released {
 	}
 	var r api.Released
 	for _, o := range last {
-		what := api.NotRestored{Owner: o.Target.Owner, Cgroup: o.Target.Dir, Setting: o.Value.Setting(), Kernel: o.Kernel}
+		entry := api.NotRestored{Owner: o.Target.Owner, Cgroup: o.Target.Dir, Setting: o.Value.Setting(), Kernel: o.Kernel}
 		if o.Err != nil {
-			what.Why = o.Err.Error()
+			entry.Why = o.Err.Error()
 		}
 		switch {
 		case o.State == keeper.Applied, o.State == keeper.Unchanged, o.State == keeper.Clipped:
 			r.Restored++
 		case o.RuntimeOnly(): // the value is for the agent's own container, which ends with the agent
-			r.LeftToOthers = append(r.LeftToOthers, what)
+			r.LeftToOthers = append(r.LeftToOthers, entry)
 		case o.State == keeper.Refused, o.State == keeper.Ceded && errors.Is(o.Err, keeper.ErrOriginalUnknown):
-			r.Failed = append(r.Failed, what)
+			r.Failed = append(r.Failed, entry)
 		case o.State == keeper.Ceded:
-			r.LeftToOthers = append(r.LeftToOthers, what)
+			r.LeftToOthers = append(r.LeftToOthers, entry)
 		}
 	}
 	for _, list := range [][]api.NotRestored{r.LeftToOthers, r.Failed} {
@@ -148,9 +150,9 @@ func SumReleased(out []keeper.Outcome) api.Released {
 	return r
 }
 
-// restoreEarlier restores values that an earlier agent wrote for live pods and containers, and that this agent does
-// not set. It also removes partitions of unknown owners. Pods and containers that the runtime cannot describe keep
-// their values until it describes them. The conductor then calls restoreEarlier again.
+// restoreEarlier restores the originals of values that an earlier agent wrote for live pods and containers, and that
+// this agent does not set. It also removes cpuset partitions of unknown pods and containers. If the runtime cannot
+// describe a pod or container, its values stay. When the runtime describes it, the conductor calls restoreEarlier again.
 func (c *Conductor) restoreEarlier(w *work) {
 	c.recoverPanic(w, func() {
 		out := c.keeper.ReleaseForgotten(func(owner string) (known, undecided bool) {
@@ -160,7 +162,7 @@ func (c *Conductor) restoreEarlier(w *work) {
 		})
 		for _, o := range out {
 			if o.Err != nil {
-				c.log.Warn("a value of an earlier agent is not restored", append(c.reports.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+				c.log.Warn("the agent cannot restore the original of a value that an earlier agent wrote", append(c.reports.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			}
 		}
 	})
@@ -181,8 +183,8 @@ func (n *node) cgroupDirs() (out []string) {
 	return out
 }
 
-// checkEarlierAgent notifies the keeper if an earlier agent wrote to the kernel. A record, or a key that an earlier
-// agent used, shows that. Only the first Synchronize makes this check.
+// checkEarlierAgent tells the keeper if an earlier agent wrote to the kernel. There was an earlier agent if a container
+// has a record, or if the key for records is not new. Only the first Synchronize makes this check.
 func (c *Conductor) checkEarlierAgent(records map[string]engine.Record) {
 	if c.earlierAgentChecked {
 		return
@@ -190,6 +192,6 @@ func (c *Conductor) checkEarlierAgent(records map[string]engine.Record) {
 	c.earlierAgentChecked = true
 	if (len(records) > 0 || c.hasEarlierKey) && c.keeper.Originals.NoteEarlierKeeper(c.node.cgroupDirs()) {
 		c.log.Warn("an earlier agent wrote to the kernel, and its file of original values is missing (paths.state): " +
-			"values that the runtime does not report cannot be restored")
+			"the agent cannot restore values that the runtime does not report")
 	}
 }

@@ -12,12 +12,12 @@ import (
 )
 
 // capabilities returns the capabilities of the event's attachment, or of a connected attachment if the event has
-// none. It removes the field Unified (cgroup v2 files) from what answers can hold. An OCI runtime fails a container
-// if the kernel lacks such a file, and on cgroup v1 it fails for each of them (runc 1.5: "cannot use unified on
+// none. It removes the field Unified (cgroup v2 files) from the fields of answers. If the kernel lacks such a file, an
+// OCI runtime does not create the container. On cgroup v1 it refuses every such file (runc 1.5: "cannot use unified on
 // cgroup v1"). The keeper writes these files when the cgroup exists, and reports what the kernel refuses.
 //
-// The field stays only on cgroup v2 if the attachment can hold starts (HoldsStart). There the start creates the
-// cgroup, so only the runtime can write these files in time.
+// Unified stays on cgroup v2 if the attachment can hold starts (HoldsStart). There the start creates the cgroup, so only
+// the runtime can write these files before the container's first instruction.
 func (n *node) capabilities(from Carrier) (can Capabilities) {
 	if from == nil {
 		from = n.connected().carrier
@@ -32,9 +32,10 @@ func (n *node) capabilities(from Carrier) (can Capabilities) {
 	return can
 }
 
-// routeInputs returns the inputs for the route of a value in a phase. reported is as for routeValues.
+// routeInputs returns the facts on which the route of a value in a phase depends. reported is the container as the
+// runtime describes it; nil if the agent knows the container already.
 func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Phase, reported *lifecycle.Container) route.Inputs {
-	k := route.Inputs{ContestedBy: n.whyNotClaimed(ctr, v.Field)}
+	k := route.Inputs{WhyLeftToPlugins: n.whyLeftToPlugins(ctr, v.Field)}
 	if p == route.PhaseCreating {
 		return k
 	}
@@ -47,17 +48,18 @@ func (n *node) routeInputs(ctr *engine.Container, v lifecycle.Value, p route.Pha
 	return k
 }
 
-// routeValues sends the values of a container to their sinks in this phase, and returns the values. reported is the
-// container as the runtime describes it; nil if the agent knows the container already.
+// routeValues passes each value of a container to the answer, the keeper or the runtime's copy, as the routes of this
+// phase require. It returns the values. reported is the container as the runtime describes it; nil if the agent knows
+// the container already.
 func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, reported *lifecycle.Container) []lifecycle.Value {
 	t, values := n.track(ctr.ID), n.state.Values(ctr)
-	var before deliveries
+	var before applyResults
 	switch p {
 	case route.PhaseRunning:
 		before = t.results
 		fallthrough
 	case route.PhaseCreating:
-		t.results = make(deliveries, 0, len(values))
+		t.results = make(applyResults, 0, len(values))
 	}
 	target, err := n.target(ctr)
 	for _, v := range values {
@@ -79,20 +81,20 @@ func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, report
 		case route.ToKernel:
 			n.keepInKernel(ctr, v, p, r.Reason, k, reported != nil)
 		case route.CreatedWith:
-			t.noteResult(v, delivery{Channel: "create", Value: v.String(), Applied: true, Note: "applied at an earlier time"})
+			t.noteResult(v, applyResult{Channel: "create", Value: v.String(), Applied: true, Note: "applied at an earlier time"})
 		case route.Unapplied:
 			t.noteUnapplied(v, r.Missing, r.Reason)
 		}
 		if p == route.PhaseUpdating && !k.KeptFromCopy && (r.Sink == route.ToKernel || v.Field == lifecycle.Unified) {
-			// The keeper writes the value before the runtime writes its own values, because the
-			// kernel refuses a quota below the burst.
+			// The keeper writes the value before the runtime writes the kubelet's update. For example, the
+			// kernel refuses a quota below the burst, so a lower burst must be written first.
 			w.kernelWrites.ownerToReconcile = ctr.ID
 		}
 	}
 	return values
 }
 
-// answerWith adds a value to the answer for its container's event.
+// answerWith adds a value of the event's own container to the answer.
 func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	w.answer.Values = append(w.answer.Values, v)
 	if p == route.PhaseUpdating {
@@ -107,21 +109,22 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 	t.noteCreatedWith(v)
 }
 
-// sendToKeeper passes a value to the keeper, to write it or only to record it. If a resize moves CPUs between
-// containers, one of them must lose the CPUs before the other gets them. So the keeper writes the new CPUs of all
-// these containers in one batch, before the runtime writes them.
-func (w *work) sendToKeeper(p route.Phase, it keeper.Item, carried bool) {
+// sendToKeeper passes a value to the keeper, which writes it or only records it. If a resize moves CPUs between
+// containers, a container must lose the CPUs before another one gets them. So the keeper writes the new CPUs of all
+// these containers in one batch, before the runtime writes the resize. hasRecord means that a reported container has a
+// record, so the runtime may have written the value already.
+func (w *work) sendToKeeper(p route.Phase, it keeper.Item, hasRecord bool) {
 	switch {
 	case p == route.PhaseStarting:
 	case p == route.PhaseRunning, p == route.PhaseUpdating && it.Value.Field == lifecycle.CPUSetCPUs && w.report.Plan.GrantsChanged():
-		it.RuntimeMayHaveWritten = it.RuntimeMayHaveWritten || carried
+		it.RuntimeMayHaveWritten = it.RuntimeMayHaveWritten || hasRecord
 		w.kernelWrites.itemsToWrite = append(w.kernelWrites.itemsToWrite, it)
 	default:
 		w.kernelWrites.itemsToNote = append(w.kernelWrites.itemsToNote, it)
 	}
 }
 
-// updateInAnswer adds to the answer a new value for a container, which the runtime stores in its copy.
+// updateInAnswer adds to the answer a new value for the runtime's stored copy of a container.
 func (n *node) updateInAnswer(w *work, ctr *engine.Container, v lifecycle.Value, p route.Phase) {
 	t, others := n.track(ctr.ID), w.answer.Others
 	if last := len(others) - 1; p == route.PhaseStarting && last >= 0 && others[last].Container == ctr.ID {
@@ -138,31 +141,31 @@ func (n *node) updateInAnswer(w *work, ctr *engine.Container, v lifecycle.Value,
 	}
 }
 
-// keepInKernel notes that only the kernel gets a value: permanently, for the reason why, or if why is "", until the
-// runtime's stored copy is updated.
-func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, why string, k route.Inputs, reported bool) {
+// keepInKernel notes that only the kernel gets a value, and not the runtime's stored copy. reason is why the runtime
+// never gets the value. If reason is "", the copy gets the value later.
+func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, reason string, k route.Inputs, reported bool) {
 	t := n.track(ctr.ID)
 	switch p {
 	case route.PhaseCreating, route.PhaseCreated:
-		if asked, ok := runtimesync.FieldTextsOf(&ctr.Pristine)[v.Field]; ok && why != "" {
-			t.Store(v.Field, asked) // the runtime's copy has the value that the kubelet requested
+		if requested, ok := runtimesync.FieldTextsOf(&ctr.Pristine)[v.Field]; ok && reason != "" {
+			t.Store(v.Field, requested) // the runtime's copy has the value that the kubelet requested
 		}
 		if p == route.PhaseCreated {
-			k.ContestedBy = ""
+			k.WhyLeftToPlugins = ""
 		}
-		t.noteResult(v, delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, WhyKernelOnly: why, Note: route.AtStart(k.ContestedBy)})
+		t.noteResult(v, applyResult{Channel: "kernel", Value: v.String(), Missing: api.NotYet, WhyKernelOnly: reason, Note: route.NoteForStart(k.WhyLeftToPlugins)})
 		return
 	case route.PhaseRunning:
 		if reported && k.Stored {
-			t.noteResult(v, delivery{Channel: "runtime", Value: v.String(), Applied: true, Note: "applied at an earlier time"})
+			t.noteResult(v, applyResult{Channel: "runtime", Value: v.String(), Applied: true, Note: "applied at an earlier time"})
 		}
 	}
-	if why != "" {
+	if reason != "" {
 		d, ok := t.find(v)
 		if !ok || d.Value != v.String() {
-			d = delivery{Channel: "kernel", Value: v.String(), Missing: api.NotYet, Note: "not written yet"}
+			d = applyResult{Channel: "kernel", Value: v.String(), Missing: api.NotYet, Note: "not written yet"}
 		}
-		d.WhyKernelOnly = why
+		d.WhyKernelOnly = reason
 		t.noteResult(v, d)
 	}
 	if p == route.PhaseRunning {
@@ -170,9 +173,9 @@ func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Ph
 	}
 }
 
-// whyNotClaimed returns the reason why the agent does not set a field at a container's creation;
-// "" if the agent sets it.
-func (n *node) whyNotClaimed(ctr *engine.Container, f lifecycle.Field) string {
+// whyLeftToPlugins returns the reason why the agent does not set a field at a container's creation, because other plugins
+// set it; "" if the agent sets it.
+func (n *node) whyLeftToPlugins(ctr *engine.Container, f lifecycle.Field) string {
 	switch failed := n.failedCreates[ctr.Key]; {
 	case n.cededFields[f]:
 		return "ceded to other plugins by nri.cede"

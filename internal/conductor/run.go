@@ -16,7 +16,7 @@ import (
 
 // work is one event while it is handled.
 type work struct {
-	report  nodeview.EventReport // for the log, the journal and the metrics
+	report  nodeview.EventReport // the event, its plan and its results; for the log, the journal and the metrics
 	carrier Carrier              // the attachment that reported the event; nil for an event of the agent
 	start   time.Time            // when the agent began to handle the event
 	facts   engine.Facts
@@ -29,12 +29,12 @@ type work struct {
 	readState     func()
 	rewriteValues func() []keeper.Outcome
 
-	capabilities      Capabilities // those of carrier, or of a connected attachment if carrier is nil
+	capabilities      Capabilities // the capabilities of carrier, or of a connected attachment if carrier is nil
 	answer            Answer
 	kernelWrites      kernelWrites
 	placementDisabled map[string]bool          // see withPlacementDisabled
-	err               error                    // a *Rejection
-	panicked          bool                     // a panic in the agent stopped a part of the event
+	err               error                    // a *Rejection; nil if the event is not rejected
+	panicked          bool                     // a panic in the agent stopped a step of the event
 	firstDescription  bool                     // the event describes a pod or container that the runtime could not describe before
 	recordingEntry    *recording.RecordedEvent // nil if no recording is active
 }
@@ -43,14 +43,17 @@ type work struct {
 type kernelWrites struct {
 	itemsToWrite []keeper.Item // the keeper writes these values before the answer
 	// itemsToNote are values that the runtime writes. The keeper records them after the answer (keeper.Note).
-	itemsToNote      []keeper.Item
-	ownerToReconcile string   // after itemsToWrite, the keeper writes this owner's values again; "" for none
+	itemsToNote []keeper.Item
+	// ownerToReconcile is the id of a container. After itemsToWrite, the keeper writes this container's values that
+	// the kernel lacks. "" means no container.
+	ownerToReconcile string
 	ownersToForget   []string // ids of pods and containers that have ended
-	// deferredWrites are made after the answer to a creation, because the kernel's cpuset partitions
+	// deferredWrites are made after the answer to a creation. They can wait, because the kernel's cpuset partitions
 	// already have the same effect.
 	deferredWrites *keeper.DeferredWrites
 }
 
+// newWork begins to handle an event. from is the attachment that reported the event; nil for an event of the agent.
 func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
 	w := &work{report: nodeview.EventReport{Op: logkey.ID(c.opCount.Add(1)), Event: ev}, carrier: from, start: c.now()}
 	if from != nil {
@@ -59,16 +62,17 @@ func (c *Conductor) newWork(from Carrier, ev *lifecycle.Event) *work {
 	return w
 }
 
-// internalEvent makes an event of the agent that decides nothing.
+// internalEvent makes an event of the agent that decides nothing. The parameters read and write become readState and
+// rewriteValues of the work.
 func internalEvent(k lifecycle.Kind, read func(), write func() []keeper.Outcome) *work {
 	return &work{report: nodeview.EventReport{Event: &lifecycle.Event{Kind: k}}, readState: read, rewriteValues: write}
 }
 
-// run handles one event. Every change of a decision, and of the values in force, is such an event. The only error that
-// run returns is a *Rejection.
+// run handles one event. Decisions and the values in force change only in run. The only error that run returns is a
+// *Rejection.
 func (c *Conductor) run(w *work) (Answer, error) {
 	c.eventMu.Lock()
-	c.confirmAnswered() // this event reads the results of the previous creation
+	c.confirmAnswered() // the results of the previous creation must be noted before this event reads them
 	c.beginEvent(w)
 	c.recoverPanic(w, func() {
 		c.gather(w)
@@ -117,7 +121,7 @@ func (c *Conductor) run(w *work) (Answer, error) {
 	return answer, nil
 }
 
-// decides reports whether the event decides something.
+// decides reports whether the event makes decisions.
 func (w *work) decides() bool { return w.report.Event.Kind < lifecycle.Repair }
 
 // endsWithDecision reports whether the event needs no apply and no confirm step, because it only read the state or
@@ -154,15 +158,15 @@ func (c *Conductor) endEvent(w *work) {
 	c.eventMu.Unlock()
 }
 
-// recoverPanic runs a part of an event, and logs a panic in it. The answer to an event that panicked has no
-// values, so the pod continues without a decision. With failurePolicy.agent: fail, a creation is rejected.
+// recoverPanic runs a part of an event, and recovers from a panic in it. The answer to an event that panicked has no
+// values, so the pod continues without a decision. With failurePolicy.agent: fail, a creation is rejected instead.
 func (c *Conductor) recoverPanic(w *work, part func()) {
 	defer func() {
 		r := recover()
 		if r == nil {
 			return
 		}
-		c.log.Error("an event could not be decided", logkey.Op, w.report.Op, logkey.Event, w.report.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+		c.log.Error("the agent could not handle an event because of a panic", logkey.Op, w.report.Op, logkey.Event, w.report.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 		c.reports.Count.HookError(nodeview.AgentPanic)
 		w.panicked = true
 		w.answer, w.kernelWrites.itemsToWrite, w.kernelWrites.itemsToNote, w.kernelWrites.ownerToReconcile, w.err = Answer{}, nil, nil, "", nil
@@ -230,7 +234,7 @@ func (c *Conductor) decide(w *work) {
 	records := w.facts.Records
 	w.placementDisabled = c.node.withPlacementDisabled(w.report.Event, records)
 	c.node.state.Commit(w.report.Plan)
-	c.cpuClasses.update(w.report.Event.Kind, c.node.state)
+	c.cpuClasses.scheduleRun(w.report.Event.Kind, c.node.state)
 	w.record(entry, c.node.state)
 	for id := range records {
 		if c.node.state.Container(id) != nil && (w.carrier == nil || w.capabilities.CarriesRecords()) {
@@ -247,7 +251,8 @@ func (c *Conductor) decide(w *work) {
 	w.facts = engine.Facts{}
 }
 
-// route decides where each value of the plan goes.
+// route chooses for each value of the plan how the value reaches its container: with the answer, by the kernel or by the
+// runtime's copy.
 func (c *Conductor) route(w *work) {
 	if w.decides() && w.err == nil {
 		c.trace(w, stepRoute)
@@ -276,8 +281,8 @@ func (c *Conductor) apply(w *work) {
 			w.report.Written = c.keeper.Apply(to.itemsToWrite)
 		}
 		if w.report.Event.Kind == lifecycle.StartContainer {
-			// This is the last moment before the container's first instruction, so other
-			// containers must give up its CPUs now.
+			// This is the last moment before the container's first instruction. Other containers must lose its
+			// CPUs now, so the keeper tries again what the kernel refused.
 			w.report.Written = append(w.report.Written, c.keeper.RetryFailed()...)
 		}
 		if to.ownerToReconcile != "" {
@@ -302,13 +307,13 @@ func (c *Conductor) confirm(w *work) {
 		defer c.node.mu.Unlock()
 		c.node.noteOutcomes(w.report.Written)
 	})
-	takesOver := w.report.Event.Kind == lifecycle.Synchronize
-	if (takesOver || w.firstDescription) && !w.panicked {
+	isSynchronize := w.report.Event.Kind == lifecycle.Synchronize
+	if (isSynchronize || w.firstDescription) && !w.panicked {
 		c.restoreEarlier(w)
 	}
-	if takesOver && !w.panicked {
+	if isSynchronize && !w.panicked {
 		if err := c.keeper.Tidy(); err != nil {
-			c.log.Warn("values of an earlier agent are not removed", logkey.Err, err)
+			c.log.Warn("the agent cannot remove what an earlier agent left on the node", logkey.Err, err)
 		}
 		c.node.mu.Lock()
 		c.lastSync = c.now()
@@ -326,8 +331,8 @@ func (c *Conductor) confirm(w *work) {
 	}
 }
 
-// confirmLater postpones the confirm step of a creation, because the pod need not wait for it. confirmTimer runs the
-// step a moment later, or the next event runs it first.
+// confirmLater postpones the confirm step of a creation, because the pod need not wait for this step. confirmTimer runs
+// the step a moment later, unless the next event has run it before.
 func (c *Conductor) confirmLater(w *work) {
 	c.unconfirmedCreate = w
 	c.confirmTimer.Reset(answerDelay)
@@ -343,14 +348,14 @@ func (c *Conductor) confirmAnswered() {
 	}
 }
 
-// Flush returns when all earlier decisions are in the kernel and reported.
+// Flush returns when the values of all earlier decisions are in the kernel, and the decisions are reported.
 func (c *Conductor) Flush() {
 	c.eventMu.Lock()
 	defer c.eventMu.Unlock()
 	c.confirmAnswered()
 }
 
-// rewrite makes the keeper write recorded values again, as an event of its own, and notes the results.
+// rewrite makes the keeper write its stored values again, as an event of its own, and notes the results.
 func (c *Conductor) rewrite(k lifecycle.Kind, write func() []keeper.Outcome) []keeper.Outcome {
 	w := internalEvent(k, nil, write)
 	_, _ = c.run(w)

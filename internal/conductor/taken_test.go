@@ -165,8 +165,8 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 		"none":        {crio{}, nil, []string{"cpu.quota: no runtime is connected", "memory.limit: no runtime is connected"}},
 		"taken":       {crio{}, &acceptingRuntime{}, nil},
 		"taken late":  {crio{}, slow{&acceptingRuntime{}}, nil}, // the copy is being sent, so it is not in the queue
-		"refused":     {crio{}, refusing{}, []string{"cpu.quota: a runtime did not accept -1", "memory.limit: a runtime did not accept -1"}},
-		"not sayable": {throughCRI{}, &acceptingRuntime{}, []string{"memory.limit: cri-o 1.36.3 refuses memory.limit -1 in an update of our own"}},
+		"refused":     {crio{}, refusing{}, []string{"cpu.quota: a runtime did not accept the original value -1", "memory.limit: a runtime did not accept the original value -1"}},
+		"not sayable": {throughCRI{}, &acceptingRuntime{}, []string{"memory.limit: cri-o 1.36.3 refuses memory.limit -1 in an update that the agent sends"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBatch(t, limits)

@@ -31,16 +31,16 @@ const sweepInterval = 5 * time.Second
 // neverDue is the duration for a new timer that must not fire before other code sets it.
 const neverDue = math.MaxInt64
 
-// Run does the timed work until ctx ends. No task waits for another: the sweep also runs on a node that is never idle,
-// or while a runtime does not answer an update. When Run returns, all answered events are confirmed. Two other tasks
-// are not part of Run: the repair of values that other programs changed (Watch), and the saving of the checkpoint
-// (record.Checkpoint.SaveChanges).
+// Run does the timed work until ctx ends. No task waits for another task: for example, the sweep also runs on a node
+// that is never idle, or while a runtime does not answer an update. When Run returns, the results of all answered events
+// are noted. Two tasks are not part of Run: the repair of values that other programs changed (Watch), and the saving of
+// the checkpoint (record.Checkpoint.SaveChanges).
 func (c *Conductor) Run(ctx context.Context) error {
 	tasks := []timedTask{
-		{"confirm a creation that was answered", c.confirmTimer, 0, func(context.Context) { c.Flush() }},
-		{"send the runtime's copies", c.node.queue.Due, 0, c.sendDue},
-		{"send again what the runtime refused", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.node.retryCopies() }},
-		{"compare the node with what would be done", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.reportDifferences() }},
+		{"note the results of a creation", c.confirmTimer, 0, func(context.Context) { c.Flush() }},
+		{"update the runtime's stored copies", c.node.queue.Due, 0, c.sendDue},
+		{"queue again the copies that the runtime refused to update", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.node.retryCopies() }},
+		{"compare the node with the decided values", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.reportDifferences() }},
 		{"give CPUs their classes", c.cpuClasses.retryTimer, classCheckInterval, c.cpuClasses.run},
 		{"demote cold memory", c.demotion.timer, 0, c.demote},
 		{"end cold starts", time.NewTimer(c.sweepEvery), c.sweepEvery, func(context.Context) { c.endColdStarts() }},
@@ -56,6 +56,7 @@ func (c *Conductor) Run(ctx context.Context) error {
 	return nil
 }
 
+// serveTask runs a task each time its timer fires, until ctx ends.
 func (c *Conductor) serveTask(ctx context.Context, t *timedTask) {
 	for {
 		select {
@@ -70,26 +71,32 @@ func (c *Conductor) serveTask(ctx context.Context, t *timedTask) {
 	}
 }
 
-// runTask runs a task once. After a panic in the task the agent continues, and runs the task again when it is due.
+// runTask runs a task once. After a panic in the task, the agent continues and runs the task again at its next time.
 func (c *Conductor) runTask(ctx context.Context, t *timedTask) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.log.Error("timed work of the agent failed", logkey.Event, t.name, logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			c.reports.Count.HookError(nodeview.AgentPanic)
+			c.reportPanic(t.name, r)
 		}
 	}()
 	t.run(ctx)
 }
 
-// retryCopies queues postponed copies again. It takes the lock.
+// reportPanic logs and counts a panic in a timed task. taskName says what the task does. Only the deferred function that
+// recovers the panic may call reportPanic.
+func (c *Conductor) reportPanic(taskName string, reason any) {
+	c.log.Error("a timed task of the agent panicked", logkey.Event, taskName, logkey.Panic, reason, logkey.Stack, string(debug.Stack()))
+	c.reports.Count.HookError(nodeview.AgentPanic)
+}
+
+// retryCopies queues the copies again whose update was postponed after refusals. It locks n.mu.
 func (n *node) retryCopies() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue.QueuePostponed()
 }
 
-// sweep ends pods whose cgroup was removed, because runtimes forget pods that are older than the runtime's last
-// restart, and do not report their end. sweep also finds containers that run without a cgroup.
+// sweep ends pods whose cgroup was removed. It is needed because runtimes may not report the end of pods that are older
+// than the runtime's last restart. sweep also reports containers that run without a cgroup.
 func (c *Conductor) sweep() {
 	c.presence.FindCgroups()
 	c.reports.ReportMissingCgroups()

@@ -14,35 +14,35 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// node is the decided state of the node. It also records which decided values are applied. Its methods run under mu
-// and do no I/O; methods that take mu themselves say so.
+// node is the decided state of the node. It also records which decided values are applied. The caller of a method must
+// have locked mu, unless the method's comment says that the method locks it. No method does I/O.
 type node struct {
 	mu sync.Mutex // guards the fields below; never held across I/O
 
 	state         *engine.State
-	tracks        map[string]*track  // by container or sandbox id
-	queue         *runtimesync.Queue // the runtime's outdated copies
-	runtimes      map[string]connectedRuntime
-	cededFields   map[lifecycle.Field]bool
+	tracks        map[string]*track           // by container or sandbox id
+	queue         *runtimesync.Queue          // the runtime's outdated copies
+	runtimes      map[string]connectedRuntime // by name of the attachment
+	cededFields   map[lifecycle.Field]bool    // see Tuning.Ceded
 	failedCreates map[placement.Key]int       // creations in a row that failed after the agent's answer
 	endedCreates  map[placement.Key]int       // failed creations that the next creation adds to failedCreates
-	conflicts     map[placement.Key]*conflict // the failed creations of containers
+	conflicts     map[placement.Key]*conflict // the failed creations, for the status
 	checkpoint    *record.Checkpoint
 	signer        *record.Signer
 	cgroupV2      bool // cgroups are of version 2
 }
 
-// track is what the conductor knows about one container in addition to the engine's state: the results for the
-// container's values, and the values that the runtime has stored. A pod's track has only the results. node.track
-// makes a track, and node.forget deletes it.
+// track is what the conductor knows about one container in addition to the engine's state: whether its values are
+// applied (results), and which values the runtime has stored (Copy). A pod's track has only results. node.track makes a
+// track, and node.forget deletes it.
 type track struct {
 	runtimesync.Copy                            // the runtime's stored copy
-	results          deliveries                 // the results for the container's values; nil if there are none
+	results          applyResults               // the results for the container's values; nil if there are none
 	creationValues   map[lifecycle.Field]string // see noteCreatedWith
-	cgroup           cgroupPath
-	noCgroupPath     bool      // at its creation, the container had no cgroup path that the keeper can use
-	coldSince        time.Time // when the agent first saw the container's cold start; zero for none
-	undescribed      bool      // the runtime listed the container without a description
+	cgroup           cgroupPath                 // the container's cgroup; empty until node.target is called
+	noCgroupPath     bool                       // at its creation, the container had no cgroup path that the keeper can use
+	coldSince        time.Time                  // when the agent first saw the container's cold start; zero for none
+	undescribed      bool                       // the runtime listed the container, but could not describe it yet
 	// delegation says which values of the container another program sets; nil for none.
 	delegation *lifecycle.Delegation
 }
@@ -61,15 +61,15 @@ func (n *node) track(id string) *track {
 }
 
 // find returns the result for a value. A nil track has no results.
-func (t *track) find(v lifecycle.Value) (d delivery, ok bool) {
+func (t *track) find(v lifecycle.Value) (d applyResult, ok bool) {
 	if t == nil {
-		return delivery{}, false
+		return applyResult{}, false
 	}
 	return t.results.find(v)
 }
 
-// noteCreatedWith remembers a value that a container is created with and that some runtime does not report
-// later. The container's record stores the value, too. For a field with keys, it stores all keys, separated by commas.
+// noteCreatedWith stores a value with which a container is created, if some runtime does not report the field later.
+// For a field with keys, it stores only the keys, separated by commas. The container's record has these values, too.
 func (t *track) noteCreatedWith(v lifecycle.Value) {
 	if !mayBeUnreported(v.Field) || t.createdWith(v) {
 		return
@@ -80,28 +80,28 @@ func (t *track) noteCreatedWith(v lifecycle.Value) {
 	text := v.Text
 	if v.Key != "" {
 		text = v.Key
-		if had := t.creationValues[v.Field]; had != "" {
-			text = had + "," + v.Key
+		if earlier := t.creationValues[v.Field]; earlier != "" {
+			text = earlier + "," + v.Key
 		}
 	}
 	t.creationValues[v.Field] = text
 }
 
-// createdWith reports whether a container was created with a value that some runtime does not report.
+// createdWith reports whether creationValues has a value, so the container was created with it.
 func (t *track) createdWith(v lifecycle.Value) bool {
-	given := t.creationValues[v.Field]
+	stored := t.creationValues[v.Field]
 	switch {
-	case given == "" || !mayBeUnreported(v.Field):
+	case stored == "" || !mayBeUnreported(v.Field):
 		return false
 	case v.Key != "":
-		return slices.Contains(strings.Split(given, ","), v.Key)
+		return slices.Contains(strings.Split(stored, ","), v.Key)
 	}
-	return given == v.Text
+	return stored == v.Text
 }
 
-// noteResult notes the result for a value.
-func (t *track) noteResult(v lifecycle.Value, d delivery) {
-	d = setByOther(t.delegation, v, d)
+// noteResult stores the result for a value. If another program sets the value, it stores the result of that program.
+func (t *track) noteResult(v lifecycle.Value, d applyResult) {
+	d = resultWithDelegation(t.delegation, v, d)
 	d.Field, d.Key = v.Field, v.Key
 	if i := t.results.indexOf(v); i >= 0 {
 		t.results[i] = d
@@ -110,12 +110,13 @@ func (t *track) noteResult(v lifecycle.Value, d delivery) {
 	t.results = append(t.results, d)
 }
 
-// noteUnapplied notes that a value could not be applied.
+// noteUnapplied notes that a value could not be applied. missing is the kind of the reason, and why its text.
 func (t *track) noteUnapplied(v lifecycle.Value, missing api.MissingReason, why string) {
-	t.noteResult(v, delivery{Channel: "none", Value: v.String(), Note: why, Missing: missing})
+	t.noteResult(v, applyResult{Channel: "none", Value: v.String(), Note: why, Missing: missing})
 }
 
-// noteAnswered notes that an answer has a value, which counts as applied. by names the channel for the status.
-func (t *track) noteAnswered(v lifecycle.Value, by string) {
-	t.noteResult(v, delivery{Channel: by, Value: v.String(), Applied: true})
+// noteAnswered notes that an answer has a value, so the value counts as applied. channel is the text for the status,
+// such as "nri update".
+func (t *track) noteAnswered(v lifecycle.Value, channel string) {
+	t.noteResult(v, applyResult{Channel: channel, Value: v.String(), Applied: true})
 }

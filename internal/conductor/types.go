@@ -9,16 +9,16 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// RecordKey is the annotation with a container's record. The runtime returns it after a
-// restart.
+// RecordKey is the key of the annotation with a container's record. The runtime returns the annotation after a restart
+// of the agent.
 const RecordKey = intent.RecordKey
 
 // Capabilities are what an attachment can do together with the runtime behind it.
 type Capabilities = route.Capabilities
 
 // Carrier is an attachment (NRI, CRI proxy or bypass) as the conductor sees it: its name, and its current capabilities,
-// which depend on the connected runtime. If the attachment cannot carry a value, the keeper writes the value or the
-// agent reports it.
+// which depend on the connected runtime. If the attachment cannot pass a value to the runtime, the keeper writes the
+// value to the kernel, or the agent reports the value as not applied.
 type Carrier interface {
 	Name() string
 	Capabilities() Capabilities
@@ -32,17 +32,17 @@ type Settings struct {
 
 // Answer is what an attachment returns for one event.
 type Answer struct {
-	// Values are for the event's own container: an adjustment at CreateContainer, an update at
-	// UpdateContainer.
+	// Values are for the event's own container: NRI sends them as an adjustment at CreateContainer, and as an
+	// update at UpdateContainer.
 	Values []lifecycle.Value
-	// Others are values for other existing containers. If such a container has not started, its cgroup
-	// may not exist yet, so the keeper cannot write them. On a node that is never idle, Others may also have
-	// a container whose resources in the runtime are outdated (Capabilities.Piggybacks).
+	// Others are values for other existing containers, above all for containers that have not started: their
+	// cgroups may not exist yet, so the keeper cannot write these values. On a node that is never idle, Others
+	// also has values that the runtime's stored copy of a container lacks (Capabilities.Piggybacks).
 	Others []Settings
-	// OwnsCPUs reports, at StartContainer, that the container owns CPUs. When it runs, no other
-	// container may still be starting on these CPUs.
+	// OwnsCPUs reports, at StartContainer, that the container owns CPUs. No other container may still be starting on
+	// these CPUs when the container runs.
 	OwnsCPUs bool
-	// Op is the number of the event in the log and in the journal (op=).
+	// Op is the number of the event, as in the log (op=) and in the journal.
 	Op logkey.ID
 }
 
@@ -55,31 +55,32 @@ func (r *Rejection) Error() string { return "trimtab: " + r.Reason }
 
 // Handler is the conductor as attachments see it.
 type Handler interface {
-	// Handle decides one event, and applies what must be in force before the answer. Its only error is a
-	// *Rejection. The agent reports its own errors and answers without changes, except in the case that
-	// Rejection describes. For a Synchronize, Handle replaces the pods in the event's list by copies that keep
-	// no memory of the runtime's message.
+	// Handle decides one event, and applies the values that must be in force before the answer. Its only error is a
+	// *Rejection. After an error of the agent, the answer has no values, except in the case that Rejection describes.
+	// For a Synchronize, Handle replaces the pods in the event's list by copies that do not point into the runtime's
+	// message.
 	Handle(ctx context.Context, from Carrier, ev lifecycle.Event) (Answer, error)
-	// Wants lists the kinds of events that the active hooks need.
+	// Wants lists the kinds of events that the attachment must report.
 	Wants() []lifecycle.Kind
-	// Attached reports the start of the connection to a runtime, and Detached its end.
+	// An attachment calls Attached when it has connected to a runtime. It calls Detached when the connection has ended;
+	// err is nil at an ordinary stop.
 	Attached(from Carrier, r Runtime)
 	Detached(from Carrier, err error)
 }
 
 // Runtime is a connected runtime as the conductor sees it.
 type Runtime interface {
-	// Update sends new values of live containers to the runtime, so that the values which it has stored
-	// agree with the kernel. failed has the ids of the containers whose update the runtime refused.
+	// Update sends new values of live containers to the runtime, so that the runtime's stored copies agree with the
+	// kernel. failed has the ids of the containers whose update the runtime refused.
 	Update(ctx context.Context, what []Settings) (failed []string, err error)
 	// About returns the runtime's name and version, for status.
 	About() string
 }
 
-// ResourcePoller is a Runtime that reports no updates of containers by other clients, so that the agent must
-// read their resources again.
+// ResourcePoller is a Runtime that does not report when other clients, such as the kubelet, update a container. So the
+// agent must read the container's resources again.
 type ResourcePoller interface {
-	// Poll makes the attachment read a container's resources soon. It does not wait, and ignores ids that
-	// are not a container's.
+	// Poll makes the attachment read a container's resources soon. It does not wait until the attachment has read them.
+	// If id is not the id of a container, Poll does nothing.
 	Poll(id string)
 }

@@ -43,14 +43,14 @@ func (c *Conductor) CopyState() (s *engine.State) {
 	return s
 }
 
-// Journal returns the journal, which has the last events.
+// Journal returns the journal of the last events.
 func (c *Conductor) Journal() *nodeview.Journal { return &c.reports.Journal }
 
-// stuckAfter is the time after which an event counts as stuck. After a lower memory limit the
-// kernel may reclaim for many seconds.
+// stuckAfter is the time after which an event counts as stuck. It is long, because the kernel may reclaim memory for
+// many seconds when the agent lowers a memory limit.
 const stuckAfter = 2 * time.Minute
 
-// Alive returns an error if the conductor handles no events: its lock was not free before ctx ended, or
+// Alive returns an error if the conductor cannot handle events: its lock was not free before ctx ended, or
 // one event takes longer than stuckAfter. The result does not depend on other processes.
 func (c *Conductor) Alive(ctx context.Context) error {
 	if took := c.eventTimes.currentEventDuration(c.now()); took > stuckAfter {
@@ -61,7 +61,7 @@ func (c *Conductor) Alive(ctx context.Context) error {
 	for !c.node.mu.TryLock() {
 		select {
 		case <-ctx.Done():
-			return errors.New("the agent handles no events: its lock was not free in time")
+			return errors.New("the agent cannot handle events: the lock of its state was not free in time")
 		case <-poll.C:
 		}
 	}

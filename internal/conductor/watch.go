@@ -13,7 +13,7 @@ import (
 // Watch finds values that other programs change in the kernel and repairs them, until ctx ends. Without a watcher it
 // reads all files again and again.
 func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
-	if c.observer != nil { // other programs write what they like
+	if c.observer != nil { // in mode observe, the agent repairs nothing
 		<-ctx.Done()
 		return nil
 	}
@@ -26,8 +26,8 @@ func (c *Conductor) Watch(ctx context.Context, w cgroup.Watcher) error {
 	return d.Run(ctx)
 }
 
-// RepairAll checks every value in force at once. It writes again the values that other programs have changed and the
-// values that the kernel refused. Watch does the same in small steps.
+// RepairAll checks the values of all containers and pods at once. It writes the values that other programs have changed
+// and the values that the kernel refused. Watch does the same in small steps.
 func (c *Conductor) RepairAll() {
 	if owners := c.keeper.DifferingOwners(); len(owners) > 0 {
 		c.repair(owners)
@@ -35,13 +35,13 @@ func (c *Conductor) RepairAll() {
 	c.retryRefused()
 }
 
-// pollResources makes a runtime that reports no updates describe the resources of a container again. The agent must
-// know new resources before it repairs the container's values.
+// pollResources makes the attachment read the resources of a container again, if the runtime does not report updates.
+// The agent must know new resources before it repairs the container's values.
 func (c *Conductor) pollResources(owner string) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
 	for _, a := range c.node.runtimes {
-		if r, asks := a.runtime.(ResourcePoller); asks {
+		if r, isPoller := a.runtime.(ResourcePoller); isPoller {
 			r.Poll(owner)
 		}
 	}
@@ -71,7 +71,7 @@ func (c *Conductor) repair(owners []string) []keeper.Outcome {
 	return wrote
 }
 
-// isMissing reports whether the last result for a value is that it is not in force.
+// isMissing reports whether the stored result of the outcome's value says that the value is not in force.
 func (n *node) isMissing(o keeper.Outcome) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

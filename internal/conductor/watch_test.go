@@ -163,7 +163,7 @@ func TestWatchGivesUp(t *testing.T) {
 	t.Parallel()
 	watched(t, func(b bubble) {
 		mo := newModel(b, cgroup.V1, faults{})
-		mo.con.Configure(mo.policy, conductor.Tuning{ConflictLimit: keeper.ConflictLimit{Limit: 2, Per: time.Hour}})
+		mo.con.Configure(mo.policy, conductor.Tuning{ConflictLimit: keeper.ConflictLimit{MaxRepairs: 2, Window: time.Hour}})
 		c := mo.create(mo.runPod("LSR", "2-3", ""), "db")
 		mo.start(c)
 		b.watch(mo, listen(mo))
@@ -221,7 +221,7 @@ func (b bubble) keepsApart(v cgroup.Version) {
 	said := &errorLines{}
 	mo.log = said
 	mo.boot()
-	mo.con.Configure(mo.policy, conductor.Tuning{ConflictLimit: keeper.ConflictLimit{Limit: 30, Per: time.Minute}})
+	mo.con.Configure(mo.policy, conductor.Tuning{ConflictLimit: keeper.ConflictLimit{MaxRepairs: 30, Window: time.Minute}})
 	both := map[*modelCtr]string{mo.create(mo.runPod("LSR", "2-3", ""), "db"): "2-3", mo.create(mo.runPod("BE", "", ""), "web"): "0-1,4-7"}
 	for c := range both {
 		mo.start(c)

@@ -73,7 +73,7 @@ func TestFiftyWorstPods(t *testing.T) {
 // checkReadable limits what fifty pods can have logged and shown.
 func checkReadable(t *testing.T, s *stage, problems int) {
 	t.Helper()
-	if lines := bytes.Count(s.said.Bytes(), []byte("msg=\"an event has a problem\"")); lines > problems || s.said.Len() > 1000*(problems+200) {
+	if lines := bytes.Count(s.said.Bytes(), []byte("msg=\"the agent found a problem when it handled an event\"")); lines > problems || s.said.Len() > 1000*(problems+200) {
 		t.Errorf("%d lines of problems, %d bytes are logged", lines, s.said.Len())
 	}
 	events, _ := s.con.Journal().Since(0)

@@ -17,16 +17,16 @@ const (
 	Kind       = "Config"
 )
 
-// Milliseconds is the value of a key that is a duration in this unit.
+// Milliseconds is the value of a key that is a duration in milliseconds.
 type Milliseconds int
 
-// Seconds is the value of a key that is a duration in this unit.
+// Seconds is the value of a key that is a duration in seconds.
 type Seconds int
 
-// Duration converts the value of a key.
+// Duration returns the value as a time.Duration.
 func (m Milliseconds) Duration() time.Duration { return time.Duration(m) * time.Millisecond }
 
-// Duration converts the value of a key.
+// Duration returns the value as a time.Duration.
 func (s Seconds) Duration() time.Duration { return time.Duration(s) * time.Second }
 
 // Config is the whole configuration of an agent: one YAML document.
@@ -35,18 +35,19 @@ type Config struct {
 	APIVersion string `json:"apiVersion" default:"trimtab.io/v1alpha1" check:"version"`
 	// Kind is always "Config".
 	Kind string `json:"kind" default:"Config" check:"kind"`
-	// Mode is what the agent does with its decisions. With "enforce" it puts them in force. With "observe" it
-	// changes no container and no kernel file: it decides, explains, and reports where the node differs from what it
-	// would have done (docs/observe.md).
+	// Mode is what the agent does with its decisions. With "enforce" the agent writes the decided values to
+	// containers and kernel files. With "observe" the agent changes no container and no kernel file. It explains
+	// its decisions, and reports each value of the node that differs from the decided value (docs/observe.md).
 	Mode string `json:"mode" default:"enforce" check:"enforce|observe" restart:"yes"`
 	// Strict refuses to create a container whose annotations are malformed or request something that is refused. If
-	// it is off, the pod runs with defaults and the agent reports the problem.
+	// this key is off, the pod runs with defaults and the agent reports the problem.
 	Strict bool `json:"strict"`
-	// Dialects are the annotation dialects that the agent reads. If two contradict each other, the first one wins.
+	// Dialects are the annotation dialects that the agent reads. If two dialects contradict each other, the dialect
+	// that is earlier in this list has priority.
 	Dialects []string `json:"dialects" check:"dialects"`
 	// FailurePolicy says which failures stop the creation of a container.
 	FailurePolicy FailurePolicy `json:"failurePolicy"`
-	// Authorization says what pods may ask for, by namespace. The first rule
+	// Authorization says what pods may request, by namespace. The first rule
 	// that matches applies. If no rule matches, the safe defaults of docs/kinds.md apply.
 	Authorization []Rule `json:"authorization" was:"authorisation"`
 	// Pools says which CPUs the shared pools are made of.
@@ -58,7 +59,7 @@ type Config struct {
 	// agent. The kubelet's own topologyManagerPolicy must then be "none".
 	TopologyManager TopologyManager `json:"topologyManager"`
 	// Authority says who decides which containers own CPUs. With "agent" the
-	// agent does, and the kubelet's CPU manager policy must be "none". With
+	// agent decides, and the kubelet's CPU manager policy must be "none". With
 	// "kubelet" the kubelet's static CPU manager assigns exclusive CPUs: the agent keeps
 	// all other containers off them, and assigns no exclusive CPUs itself.
 	// With "dra" a driver for dynamic resource allocation assigns CPUs by resource
@@ -66,17 +67,18 @@ type Config struct {
 	Authority string `json:"authority" default:"agent" check:"agent|kubelet|dra"`
 	// Hooks enables and configures each hook.
 	Hooks hook.Options `json:"hooks"`
-	// Rules are conditions over pods and containers in CEL, and the values to set if they are true, in order.
-	// docs/rules.md describes them.
+	// Rules are a list of conditions about pods and containers, written in CEL. Each rule has the values that the
+	// agent sets if the condition is true. docs/rules.md describes rules.
 	Rules []rules.RuleOptions `json:"rules"`
 	// PodSpec says where the agent reads those facts about pods that the runtime does not report.
 	PodSpec PodSpec `json:"podspec" restart:"yes"`
-	// Attach is how the agent learns of containers and applies its decisions. "nri"
-	// is a plugin of the runtime, and acts before a container exists. "cri" is a proxy
-	// between the kubelet and the runtime, and also acts before a container exists.
-	// "bypass" reads containers from the runtime, and acts when a container's cgroup
-	// appears. "auto" is nri while the runtime's NRI socket works, and bypass while it
-	// does not. With "hooks" a runtime proxy that is already installed calls the agent.
+	// Attach is how the agent learns of containers and applies its decisions. With
+	// "nri" the agent is a plugin of the runtime, and acts before a container exists.
+	// With "cri" it is a proxy between the kubelet and the runtime, and also acts before
+	// a container exists. With "bypass" it reads containers from the runtime, and acts
+	// when a container's cgroup appears. "auto" means nri while the runtime's NRI socket
+	// works, and otherwise bypass. With "hooks" a runtime proxy that is already
+	// installed calls the agent.
 	Attach string `json:"attach" default:"nri" check:"nri|cri|bypass|auto|hooks" restart:"yes"`
 	// NRI configures the NRI attachment.
 	NRI NRI `json:"nri"`
@@ -89,16 +91,16 @@ type Config struct {
 	// ResourcePlugins says which QoS resource plugins (QRM plugins of Katalyst) allocate
 	// resources that pods request.
 	ResourcePlugins ResourcePlugins `json:"resourcePlugins" restart:"yes"`
-	// Ahead says whether pods are decided before the runtime reports them.
+	// Ahead says whether the agent decides values for a pod before the runtime reports the pod.
 	Ahead Ahead `json:"ahead" restart:"yes"`
 	// NRIHost lets NRI plugins connect to the agent if the runtime has no NRI.
 	NRIHost NRIHost `json:"nriHost" restart:"yes"`
-	// PodResources serves the kubelet's PodResources API for monitoring and device plugins, with the CPUs and
+	// PodResources serves the kubelet's PodResources API to monitoring agents and device plugins, with the CPUs and
 	// memory that the agent gave to containers.
 	PodResources PodResources `json:"podResources" restart:"yes"`
 	// Cgroup says where the kernel's cgroup files are.
 	Cgroup Cgroup `json:"cgroup" restart:"yes"`
-	// Keeper says how the agent keeps values in the kernel.
+	// Keeper says how often the agent repairs a kernel file that another program changes.
 	Keeper Keeper `json:"keeper"`
 	// Paths are the files and directories of the agent.
 	Paths Paths `json:"paths" restart:"yes"`
@@ -111,61 +113,62 @@ type Config struct {
 	Log Log `json:"log"`
 }
 
-// FailurePolicy says what a fault of Trimtab itself does to a pod. The refusal of a policy, such as in strict mode,
-// is not a fault and always counts.
+// FailurePolicy says what happens to a pod after a fault of Trimtab itself. A refusal, such as in strict mode, is not a
+// fault, and FailurePolicy does not change it.
 type FailurePolicy struct {
-	// Agent is "ignore" or "fail". With "ignore" a container that could not be
-	// decided is created without Trimtab's values. With "fail" its creation fails, and
-	// runtimes that know failure policies (NRI 0.12.4 and later) also fail it
-	// if the agent does not answer. "Ignore" and "Fail", as Kubernetes
-	// spells them, are the same.
+	// Agent is what happens to a container if the agent cannot decide its values. With
+	// "ignore" the container is created without Trimtab's values. With "fail" its
+	// creation fails. Runtimes that know failure policies (NRI 0.12.4 and later) then
+	// also fail the creation if the agent does not answer. "Ignore" and "Fail", as
+	// Kubernetes spells them, are also valid.
 	Agent string `json:"agent" default:"ignore" check:"ignore|fail" also:"Ignore|Fail" restart:"the agent uses the new value at once; the runtime gets it at its next connection"`
-	// Hooks lists hooks without which no container is created. The agent reports the failure of any other hook, and
-	// creates the container without its values.
+	// Hooks lists the hooks whose failure makes the creation of a container fail. If any other hook fails, the agent
+	// reports the failure, and the container is created without the values of this hook.
 	Hooks []string `json:"hooks" check:"hooks"`
 }
 
 // Rule says what pods of some namespaces may request.
 type Rule struct {
-	// Kinds are the kinds of requests that the rule is about (docs/kinds.md). "class" means every class, and "*"
+	// Kinds are the kinds of requests to which the rule applies (docs/kinds.md). "class" means every class, and "*"
 	// means every kind.
 	Kinds []string `json:"kinds" check:"kinds"`
 	// Namespaces are names or patterns of namespaces: "*" matches any characters, "?" one
 	// character, and "[a-c]" one character of a range.
 	Namespaces []string `json:"namespaces" check:"namespaces"`
 	// NamespaceSelector limits the rule to namespaces whose labels match. It has kubectl's syntax for label
-	// selectors: "team=db,tier!=test". The agent reads labels through the API server (cluster.enabled), and keeps
-	// the last answer. A namespace whose labels the agent has never read does not match.
+	// selectors: "team=db,tier!=test". The agent reads labels through the API server (cluster.enabled). While the
+	// API server does not answer, the agent uses the labels that it read last. A namespace whose labels the agent
+	// has never read does not match.
 	NamespaceSelector string `json:"namespaceSelector" check:"label selector"`
-	// Decision is "allow", "cap" or "refuse". With "cap" a pod may own at most as many CPUs as its CPU limit and
-	// its CPU request. It gets batch resources only if its QoS class is BestEffort. A container gets at most the
-	// huge pages that Kubernetes gave it. Other kinds cannot be capped.
+	// Decision is "allow", "cap" or "refuse". With "cap" a pod may own at most as many CPUs as its CPU limit, and at
+	// most as many as its CPU request. A pod gets batch resources only if its QoS class is BestEffort. A container
+	// gets at most the huge pages that Kubernetes gave it. Requests of other kinds cannot be capped.
 	Decision string `json:"decision" check:"decision"`
-	// MostCPUs is an additional limit of "cap": the highest number of CPUs assigned to a pod; 0 means no such limit. It
-	// needs "assigned-cpus" in kinds, and decision "cap".
+	// MostCPUs is an additional limit of "cap": the highest number of CPUs that a pod may own. 0 means no such limit.
+	// This key needs "assigned-cpus" in kinds, and decision "cap".
 	MostCPUs int `json:"mostCPUs" check:"CPUs or 0"`
 }
 
 // Pools says which CPUs belong to the shared pools. The agent removes CPUs that a container owns from every pool.
 type Pools struct {
-	// Reserved CPUs are in neither pool and are never assigned exclusively. Containers of pods
-	// without a class may run there, unless hardReserved is on.
+	// Reserved is the list of CPUs that are neither in the shared pool nor in the reclaimed pool, and that no
+	// container owns. If hardReserved is off, containers of pods without a class may run on reserved CPUs.
 	Reserved string `json:"reserved" check:"CPU list"`
 	// Shared is the CPU list of the shared pool; empty means all online CPUs except the reserved ones.
 	Shared string `json:"shared" check:"CPU list"`
 	// Reclaimed is the CPU list of the pool of reclaimed (batch) pods; empty means all online CPUs except the
 	// reserved ones.
 	Reclaimed string `json:"reclaimed" check:"CPU list"`
-	// System is the CPU list of containers of class system. If it is empty, they get the same CPUs as pods without
-	// a class.
+	// System is the CPU list of containers of class system. If it is empty, these containers get the same CPUs as
+	// pods without a class.
 	System string `json:"system" check:"CPU list"`
-	// HardReserved keeps all containers but those of class system off reserved
-	// CPUs. Without it, containers of pods without a class may run there.
+	// HardReserved lets only containers of class system run on reserved CPUs. If this key
+	// is off, containers of pods without a class may also run on reserved CPUs.
 	HardReserved bool `json:"hardReserved"`
 }
 
-// Placement configures the policy that chooses CPUs if no scheduler has chosen them, and the size of pools. It needs
-// hooks.cpuset.
+// Placement configures the size of pools, and the policy that chooses CPUs if no scheduler has chosen them. The section
+// has an effect only if the hook hooks.cpuset is on.
 type Placement struct {
 	// Policy is "none", "pools", "balloons" or "topology-aware". With "none" containers own CPUs that a
 	// scheduler assigned, and pools have the CPUs of the section pools. With "pools" the agent
@@ -176,8 +179,8 @@ type Placement struct {
 	// hold it (docs/topology-aware.md).
 	Policy string `json:"policy" default:"none" check:"none|pools|balloons|topology-aware"`
 	// PolicyFile is a file with a BalloonsPolicy or TopologyAwarePolicy of
-	// containers/nri-plugins, which takes the place of the section balloons or
-	// topologyAware, and fills pools.reserved and pools.shared where these are empty.
+	// containers/nri-plugins. The file replaces the section balloons or topologyAware. If
+	// pools.reserved or pools.shared is empty, the agent takes its CPUs from the file.
 	PolicyFile string `json:"policyFile" check:"path or empty"`
 	// Balloons configure the policy balloons.
 	Balloons balloons.PolicyOptions `json:"balloons" only:"balloons"`
@@ -186,32 +189,33 @@ type Placement struct {
 	// Demotion makes the kernel move cold memory of containers that have fast and slow memory (PMEM, CXL).
 	Demotion Demotion `json:"demotion" only:"topology-aware"`
 	// Reclaim says which CPUs the reclaimed pool has. With "together" it has every CPU that no
-	// shared pool needs, and shared pools also use these CPUs. With "leftover" only the reclaimed
-	// pool uses them. With "overlap" shared pools divide all CPUs that no container owns, and
-	// reclaimed containers run on a part of them.
+	// shared pool needs, and shared pools also use these CPUs. With "leftover" it has the same CPUs,
+	// and shared pools do not use them. With "overlap" shared pools divide all CPUs that no container
+	// owns, and reclaimed containers run on a part of these CPUs.
 	Reclaim string `json:"reclaim" default:"together" only:"pools" check:"together|leftover|overlap"`
-	// ReclaimedCPUs is the least number of CPUs in the reclaimed pool. If fewer are left, the pool overlaps with
-	// the default pool.
+	// ReclaimedCPUs is the least number of CPUs in the reclaimed pool. If fewer CPUs are left for the reclaimed
+	// pool, it also has CPUs of the default pool.
 	ReclaimedCPUs int `json:"reclaimedCPUs" default:"1" only:"pools" check:"CPUs"`
-	// WholeCPUs says in which pods a container without a class owns CPUs, if it requests whole CPUs with equal
-	// request and limit: "guaranteed" means Guaranteed pods, "any" pods of any QoS class, and "never" none.
+	// WholeCPUs says in which pods a container without a class owns CPUs: in Guaranteed pods ("guaranteed"), in pods
+	// of any QoS class ("any"), or in no pod ("never"). The container must request a whole number of CPUs, with a
+	// CPU limit that is equal to the request.
 	WholeCPUs string `json:"wholeCPUs" default:"never" only:"pools" check:"never|guaranteed|any"`
-	// LendLSR lets reclaimed containers use the CPUs that LSR pods own. It is
+	// LendLSR lets reclaimed containers use the CPUs that LSR pods own. This key is
 	// meant for nodes where hooks.groupIdentity gives reclaimed pods a lower priority
-	// than all others.
+	// than all other pods.
 	LendLSR bool `json:"lendLSR" only:"pools"`
-	// Spread places owners in the emptiest part of the node. If it is off, the agent places them together, so that
-	// large parts stay free.
+	// Spread places containers that own CPUs in the emptiest part of the node. If this key is off, the agent places
+	// them near each other, so that large parts of the node stay free.
 	Spread bool `json:"spread" only:"pools"`
-	// NearDevices prefers CPUs of the NUMA nodes of an owner's devices, which the kubelet's PodResources API,
-	// device plugins and the kernel report.
+	// NearDevices prefers CPUs near the devices of a container that owns CPUs: CPUs of the same NUMA nodes. The
+	// agent learns these NUMA nodes from the kubelet's PodResources API, device plugins and the kernel.
 	NearDevices bool `json:"nearDevices" default:"true" only:"pools"`
-	// PreferCoreType is the kind of cores that owners get first, on hybrid processors: "performance", "efficient",
-	// or "any". A pod can override it with trimtab.io/prefer-core-type.
+	// PreferCoreType is the kind of cores that containers with CPUs of their own get first, on hybrid processors:
+	// "performance", "efficient", or "any". A pod can override this key with trimtab.io/prefer-core-type.
 	PreferCoreType string `json:"preferCoreType" default:"any" only:"pools" check:"any|performance|efficient"`
-	// IsolatedCPUs says which owners get isolated CPUs first (isolcpus: the kernel does not balance threads over
-	// them): owners of a "single" CPU, all ("prefer") or none ("avoid"). A pod can override it with
-	// trimtab.io/prefer-isolated-cpus.
+	// IsolatedCPUs says which containers with CPUs of their own get isolated CPUs first (isolcpus: the kernel does
+	// not balance threads over isolated CPUs). With "single" these are containers that own one CPU, with "prefer"
+	// all, and with "avoid" none. A pod can override this key with trimtab.io/prefer-isolated-cpus.
 	IsolatedCPUs string `json:"isolatedCPUs" default:"single" only:"pools" check:"single|prefer|avoid"`
 }
 
@@ -222,7 +226,7 @@ type TopologyAware struct {
 	PinMemory bool `json:"pinMemory" default:"true"`
 	// PreferSharedCPUs makes containers share CPUs instead of owning CPUs.
 	PreferSharedCPUs bool `json:"preferSharedCPUs"`
-	// PreferIsolatedCPUs gives owners of one CPU an isolated one (isolcpus), if there is one.
+	// PreferIsolatedCPUs gives a container that owns one CPU an isolated CPU (isolcpus), if an isolated CPU is free.
 	PreferIsolatedCPUs bool `json:"preferIsolatedCPUs" default:"true"`
 	// ColocatePods places the containers of a pod near each other.
 	ColocatePods bool `json:"colocatePods"`
@@ -231,10 +235,10 @@ type TopologyAware struct {
 	// ReservedPoolNamespaces are names or patterns of namespaces whose containers run on the
 	// CPUs of pools.reserved.
 	ReservedPoolNamespaces []string `json:"reservedPoolNamespaces" default:"kube-system" check:"balloon namespaces"`
-	// UnlimitedBurstable is the part of the node in which Burstable containers without CPU
-	// limit are placed, or the next larger part that the node has.
+	// UnlimitedBurstable is the kind of node part in which Burstable containers without CPU limit are placed. If the
+	// node has no such parts, the agent uses the next larger kind that the node has.
 	UnlimitedBurstable string `json:"unlimitedBurstable" default:"package" check:"system|package|die|numa|l3cache"`
-	// SchedulingClasses define how processes are scheduled. The next two keys refer to them by name.
+	// SchedulingClasses define how processes are scheduled. The next two keys refer to these classes by name.
 	SchedulingClasses []class.SchedulingOptions `json:"schedulingClasses"`
 	// NamespaceSchedulingClasses give containers scheduling classes by namespace. The first entry that matches applies.
 	NamespaceSchedulingClasses []class.NamespaceOptions `json:"namespaceSchedulingClasses"`
@@ -245,38 +249,39 @@ type TopologyAware struct {
 
 // Demotion makes the kernel move cold memory of containers from fast to slow memory nodes.
 type Demotion struct {
-	// Enabled switches demotion on. It needs cgroup v2, Linux 6.16 and /sys/kernel/mm/numa/demotion_enabled.
+	// Enabled switches demotion on. Demotion needs cgroup v2, Linux 6.16 and /sys/kernel/mm/numa/demotion_enabled.
 	Enabled bool `json:"enabled"`
-	// SlowPercent is the part of a container's anonymous memory that should be in slow memory: the coldest pages.
+	// SlowPercent is how much of a container's anonymous memory should be in slow memory, in percent. The kernel
+	// moves the coldest pages.
 	SlowPercent int `json:"slowPercent" default:"50" check:"1..95"`
-	// MebibytesPerSecond limits how much memory is moved in a second from or to one memory node.
+	// MebibytesPerSecond limits how much memory the kernel moves in a second from or to one memory node.
 	MebibytesPerSecond int `json:"mebibytesPerSecond" default:"64" check:"1..65536"`
 }
 
 // TopologyManager says how strictly the CPUs, memory and devices of a container come
-// from the same NUMA nodes, for containers that the agent chooses CPUs for.
+// from the same NUMA nodes. It applies to containers for which the agent chooses CPUs.
 type TopologyManager struct {
 	// Policy is one of the kubelet's policies, or Katalyst's "numeric". "none" only
-	// prefers CPUs near memory and devices. "best-effort" chooses NUMA nodes as the
-	// kubelet does, and admits every container. "restricted" admits a container only if each resource is on as few
-	// NUMA nodes as possible, and all on the same. "single-numa-node" admits it only on
-	// one. With "numeric" the resources in align get the same set of NUMA nodes. The set of every other resource
-	// is a part of it, or includes it.
+	// prefers CPUs near memory and devices. "best-effort" chooses NUMA nodes like the
+	// kubelet, and admits every container. "restricted" admits a container only if each resource is on as few
+	// NUMA nodes as possible, and all resources are on the same NUMA nodes. "single-numa-node" admits a container
+	// only if all its resources are on one NUMA node. With "numeric" the resources in align get the same set of
+	// NUMA nodes. The NUMA nodes of every other resource are a part of this set, or include this set.
 	Policy string `json:"policy" default:"none" check:"none|best-effort|restricted|single-numa-node|numeric"`
 	// Scope is what must be on the same NUMA nodes: each "container", or all containers of a "pod".
 	Scope string `json:"scope" default:"container" check:"container|pod"`
-	// Refusal is what happens to a container that the policy does not admit. With "report" the agent chooses its
-	// CPUs as with "best-effort", and reports a problem. With "fail" its creation fails with the reason, if the
-	// attachment can do that.
+	// Refusal is what happens to a container that the policy does not admit. With "report" the agent chooses the
+	// container's CPUs as with "best-effort", and reports a problem. With "fail" the creation of the container
+	// fails with the reason, if the attachment can make creations fail.
 	Refusal string `json:"refusal" default:"report" check:"report|fail"`
-	// EvictAfter is the number of failed creations after which the agent evicts the pod through the API server, because
-	// the kubelet repeats them without end. 0 means never. It needs refusal "fail", cluster.enabled and the right to
-	// evict pods, which is rbac.eviction of the chart.
+	// EvictAfter is the number of failed creations after which the agent evicts the pod through the API server.
+	// Without an eviction, the kubelet repeats the creation without end. 0 means that the agent evicts no pod. This
+	// key needs refusal "fail", cluster.enabled, and the right to evict pods (rbac.eviction of the chart).
 	EvictAfter int `json:"evictAfter" check:"0..1000"`
-	// PreferClosest prefers NUMA nodes near each other, if several are needed.
+	// PreferClosest prefers NUMA nodes near each other, if a container needs several.
 	PreferClosest bool `json:"preferClosestNUMANodes"`
-	// MaxNodes is the highest number of NUMA nodes of a machine on which a policy may
-	// be used; a configuration for a larger one is refused.
+	// MaxNodes is the highest number of NUMA nodes of a machine on which a policy other than "none" may be used. On
+	// a machine with more NUMA nodes, the agent refuses the configuration.
 	MaxNodes int `json:"maxAllowableNUMANodes" default:"64" check:"1..64"`
 	// Align lists the resources that the policy "numeric" puts on the same NUMA nodes:
 	// "cpu", "memory", or the names of devices' resources.
@@ -293,15 +298,15 @@ type NRI struct {
 	Name string `json:"name" default:"trimtab" check:"plugin name" restart:"yes"`
 	// Index is the place of the agent in the order in which the runtime calls its plugins: two digits, in quotes.
 	Index string `json:"index" default:"90" check:"plugin index" restart:"yes"`
-	// UpdateInterval is the pause between two updates of stored copies in the runtime, in milliseconds. One update
-	// is for one running container.
+	// UpdateInterval is the pause between two updates of running containers in the runtime, in milliseconds. Each
+	// update changes the copy of one container's resources that the runtime stores.
 	UpdateInterval Milliseconds `json:"updateIntervalMilliseconds" default:"50" check:"0..60000"`
-	// Cede lists fields that other NRI plugins set, such as cpu.shares. The agent does not set them at a creation,
-	// because that would fail the creation. It writes those with a kernel file when the container starts, and reports
-	// the others as not applied.
+	// Cede lists fields that other NRI plugins set, such as cpu.shares. The agent does not set these fields when a
+	// container is created, because a field that two plugins set makes the creation fail. If a field has a kernel
+	// file, the agent writes the file when the container starts. It reports other fields as not applied.
 	Cede []string `json:"cede" check:"fields"`
-	// DisabledStages are moments at which the agent changes nothing in the runtime's
-	// call: PreCreateContainer, PreUpdateContainerResources. The agent writes values
+	// DisabledStages are the calls of the runtime in which the agent changes nothing:
+	// PreCreateContainer, PreUpdateContainerResources. The agent writes values
 	// of kernel files afterwards. It reports values that only a creation can set,
 	// such as environment variables, as not applied.
 	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
@@ -311,20 +316,21 @@ type NRI struct {
 // containers and sidecars, resources of the pod as a whole. The agent can work without them: without a spec, a
 // container counts as an app container.
 type PodSpec struct {
-	// Wait is the longest time, in milliseconds, that a pod or container waits for its spec. It waits only while a
-	// source answers. 0 never waits: the agent then uses the spec when it arrives later.
+	// Wait is the longest time, in milliseconds, that a pod or container waits for the pod's spec. It waits only
+	// while at least one source of specs answers. With 0 it does not wait, and the agent uses the spec when the spec
+	// arrives later.
 	Wait Milliseconds `json:"waitMilliseconds" default:"50" check:"0..1000"`
 	// Poll is the pause between two requests for the kubelet's /pods, in seconds.
 	Poll Seconds `json:"pollSeconds" default:"10" check:"1..3600"`
-	// Kubelet says how the agent asks the kubelet.
+	// Kubelet says how the agent reads specs and granted devices from the kubelet.
 	Kubelet KubeletClient `json:"kubelet"`
 	// APIServer watches this node's pods at the API server while the kubelet's own
 	// sources do not answer. It needs cluster.enabled.
 	APIServer bool `json:"apiServer" default:"true"`
 }
 
-// KubeletClient says how the agent asks the kubelet: first by its Pods API, and by /pods if that does not exist;
-// for granted devices by its PodResources API.
+// KubeletClient says how the agent queries the kubelet. It reads pods by the kubelet's Pods API, or by /pods if the
+// kubelet has no Pods API. It reads granted devices by the kubelet's PodResources API.
 type KubeletClient struct {
 	// PodsSocket is the socket of the kubelet's Pods API, which Kubernetes 1.37 has, and 1.36 with the feature gate
 	// PodsAPI. If it is empty, the agent does not use this API.
@@ -343,17 +349,18 @@ type KubeletClient struct {
 	// CAFile has the certificates against which the agent checks the kubelet's certificate. If it is empty, the
 	// agent uses the system's certificates.
 	CAFile string `json:"caFile" check:"path or empty"`
-	// ServerName is the name that the kubelet's certificate must have. If it is empty, this is the host in url.
+	// ServerName is the name that the kubelet's certificate must have. If it is empty, the certificate must have the
+	// host of url.
 	ServerName string `json:"serverName" check:"host name"`
 	// CertFile is a client certificate for the kubelet.
 	CertFile string `json:"certFile" check:"path or empty"`
 	// KeyFile is the key of certFile.
 	KeyFile string `json:"keyFile" check:"path or empty"`
 	// SkipVerify accepts any certificate. The agent then sends the token to any
-	// server that answers at url, and uses its answer.
+	// server that answers at url, and uses the answer of this server.
 	SkipVerify bool `json:"insecureSkipVerify"`
 	// NodeName is the spec.nodeName that the kubelet's pods must have, so that the agent does not use the answer of
-	// another node's kubelet. If it is empty, all pods must have the same name.
+	// another node's kubelet. If it is empty, all pods must have the same spec.nodeName.
 	NodeName string `json:"nodeName" check:"node name"`
 }
 
@@ -363,26 +370,26 @@ type CRI struct {
 	// Trimtab.
 	Endpoint string `json:"endpoint" default:"unix:///var/run/containerd/containerd.sock" check:"endpoint"`
 	// ImageEndpoint is the socket of a separate image service; empty if the runtime also serves images, which is
-	// usual. The CRI proxy serves it beside cri.socket, on a socket whose name ends in "-images.sock".
+	// usual. The CRI proxy serves the image service beside cri.socket, on a socket whose name ends in "-images.sock".
 	ImageEndpoint string `json:"imageEndpoint" check:"endpoint or empty"`
 	// Socket is where the CRI proxy serves: the kubelet is started with
 	// --container-runtime-endpoint=unix:// and this path.
 	Socket string `json:"socket" default:"/var/run/trimtab/cri.sock" check:"socket"`
-	// DisabledStages are moments at which the agent changes nothing in the runtime's
-	// call: PreCreateContainer, PreUpdateContainerResources. The agent writes values
+	// DisabledStages are the kubelet's calls in which the agent changes nothing:
+	// PreCreateContainer, PreUpdateContainerResources. The agent writes values
 	// of kernel files afterwards. It reports values that only a creation can set,
 	// such as environment variables, as not applied.
 	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
-	// OCIWrapper is for nodes whose OCI runtime is trimtab-oci: containers there also get values for which the CRI
-	// has no field.
+	// OCIWrapper is for nodes whose OCI runtime is trimtab-oci. On such a node, containers also get values for which
+	// the CRI has no field.
 	OCIWrapper OCIWrapper `json:"ociWrapper"`
 }
 
 // OCIWrapper configures what the OCI runtime wrapper trimtab-oci applies for the agent.
 type OCIWrapper struct {
-	// Enabled makes the CRI proxy write a file with these values for each new container that has some. Switch it on
-	// only if every runtime handler starts trimtab-oci: a container that another OCI runtime creates does not get
-	// the values, and the agent logs that.
+	// Enabled makes the CRI proxy write a file for each new container that has values for which the CRI has no
+	// field. Switch this key on only if every runtime handler starts trimtab-oci. A container that another OCI
+	// runtime creates does not get the values, and the agent logs that the values are missing.
 	Enabled bool `json:"enabled"`
 	// Directory is the directory of the decision files. Set the key "decisions" in the wrapper's own settings to the
 	// same directory.
@@ -406,16 +413,17 @@ type HookServers struct {
 	// agent calls no server.
 	Directory string `json:"directory" default:"/etc/runtime/hookserver.d" check:"path or empty"`
 	// Timeout is how long one server may take for one call, in milliseconds. All
-	// servers of an event together have at most 1500.
+	// servers together may take at most 1500 milliseconds for one event.
 	Timeout Milliseconds `json:"timeoutMilliseconds" default:"500" check:"1..1500"`
-	// Socket is where the agent itself is a hook server, with attach: hooks.
+	// Socket is the socket at which the agent itself is a hook server, with attach: hooks.
 	Socket string `json:"socket" default:"/var/run/trimtab/hooks.sock" check:"socket"`
-	// Register is the file that announces that socket to runtime proxies. With attach: hooks the agent writes it at its
-	// start. If it is empty, the agent writes no file.
+	// Register is the file that announces hookServers.socket to runtime proxies. With attach: hooks the agent writes
+	// this file at its start. If the key is empty, the agent writes no file.
 	Register string `json:"register" default:"/etc/runtime/hookserver.d/trimtab.json" check:"path or empty"`
-	// DisabledStages are moments at which the agent changes nothing in the runtime's call: PreCreateContainer,
+	// DisabledStages are the proxy's calls in which the agent changes nothing: PreCreateContainer,
 	// PreUpdateContainerResources. The agent writes values of kernel files afterwards. It reports values that only
-	// a creation can set as not applied. The file register does not name these stages, so that proxies do not ask.
+	// a creation can set as not applied. The file register does not name these stages, so that proxies do not call
+	// the agent at them.
 	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
 }
 
@@ -438,12 +446,12 @@ type Cgroup struct {
 // Keeper says how the agent keeps values in the kernel after it has written them.
 type Keeper struct {
 	// GiveUpAfter is how often within a minute the agent repairs one file that
-	// another program writes. After that it leaves the file to that program and
-	// reports it, until it decides another value for the file, the configuration of the
-	// keeper changes or the agent starts again. Lists of CPUs and memory nodes, and
-	// partitions, keep containers apart, so the agent never leaves them to other
-	// programs. It repairs them less and less often, down to every 10 s, and reports it.
-	// With 0 the agent repairs every file at once and without limit.
+	// another program writes. After that the agent leaves the file to the other program
+	// and reports this. It repairs the file again after it decides another value for the
+	// file, after the section keeper changes, or after it starts again. Lists of CPUs and
+	// memory nodes, and partitions, keep containers apart, so the agent never leaves
+	// these files to other programs. It repairs them less and less often, down to every
+	// 10 s, and reports this. With 0 the agent repairs every file at once and without limit.
 	GiveUpAfter int `json:"giveUpAfter" default:"30" check:"0..10000"`
 }
 
@@ -454,23 +462,24 @@ type Paths struct {
 	// Dev is the directory with the node's device nodes.
 	Dev string `json:"dev" default:"/dev" check:"path"`
 	// CDI are the directories with the node's CDI specifications, for hooks.cdiDevices.classes and
-	// for authority dra. A later one has precedence.
+	// for authority dra. A later directory has precedence.
 	CDI []string `json:"cdi" default:"/etc/cdi,/var/run/cdi" check:"path"`
-	// DRACheckpoint is the checkpoint of the kubelet's DRA manager, which says which pods use which resource
-	// claims. If it is empty or missing, claims have no names, and the agent does not check whose they are.
+	// DRACheckpoint is the checkpoint file of the kubelet's DRA manager, which says which pods use which resource
+	// claims. If the key is empty or the file is missing, the agent does not know the names of claims, and does not
+	// check whether a claim belongs to the pod.
 	DRACheckpoint string `json:"draCheckpoint" default:"/var/lib/kubelet/dra_manager_state" check:"path or empty"`
 	// Resctrl is the directory on which resctrl is mounted.
 	Resctrl string `json:"resctrl" default:"/sys/fs/resctrl" check:"path"`
 	// CPU is the directory with the cpufreq and cpuidle files, where the agent sets the CPU classes
 	// (placement.balloons.cpuClasses).
 	CPU string `json:"cpu" default:"/sys/devices/system/cpu" check:"path"`
-	// StatusSocket is the root-only socket at which status, explain and events ask the agent. If it is empty, the
-	// agent serves no status.
+	// StatusSocket is the socket, for root alone, by which trimtab status, explain and events query the agent. If it
+	// is empty, the agent serves no status.
 	StatusSocket string `json:"statusSocket" default:"/run/trimtab/trimtab.sock" check:"socket or empty"`
-	// Key is the file of the secret that signs records. The agent makes it at the first start. It is outside of the
-	// state directory, so that records stay readable if someone deletes the state.
+	// Key is the file of the secret that signs records. The agent makes the file at its first start. The file is
+	// outside of the state directory, so that records stay readable if someone deletes the state.
 	Key string `json:"key" default:"/etc/trimtab/record.key" check:"path"`
-	// State is the directory of the state that the runtime does not keep for the agent.
+	// State is the directory in which the agent stores the state that the runtime does not store for it.
 	State string `json:"state" default:"/var/lib/trimtab" check:"path"`
 }
 
@@ -509,10 +518,10 @@ type Cluster struct {
 	// Events writes Kubernetes events on pods whose requests were refused or degraded,
 	// or whose values are not in force.
 	Events bool `json:"events" default:"true"`
-	// NodeCondition keeps the node condition TrimtabReady.
+	// NodeCondition sets the condition TrimtabReady of the Node, and keeps it up to date.
 	NodeCondition bool `json:"nodeCondition" default:"true"`
 	// PodAnnotation writes class, CPUs and memory nodes of each pod into its annotation
-	// trimtab.io/placement. The chart then lets the agents change pods of their node.
+	// trimtab.io/placement. If this key is on, the chart lets the agents change pods of their node.
 	PodAnnotation bool `json:"podAnnotation"`
 	// Topology says what the agent publishes about NUMA nodes, for schedulers.
 	Topology TopologyReport `json:"topology"`
@@ -525,45 +534,45 @@ type Cluster struct {
 
 // KoordinatorReport says what the agent publishes for Koordinator's manager and scheduler.
 type KoordinatorReport struct {
-	// NodeMetric publishes how much CPU and memory the node and its pods use as
-	// NodeMetric of the node, once a minute or as often as that object's spec says. The
-	// chart lets the agents write it where this is on.
+	// NodeMetric publishes how much CPU and memory the node and its pods use, as
+	// NodeMetric of the node, once a minute or as often as that object's spec says. If
+	// this key is on, the chart lets the agents write the object.
 	NodeMetric bool `json:"nodeMetric"`
-	// Device publishes the node's NVIDIA GPUs and RDMA cards as Device of the node. No
-	// pod gets a GPU by it unless the Node has the label nvidia.com/gpu.memory. The
-	// chart lets the agents write it where this is on.
+	// Device publishes the node's NVIDIA GPUs and RDMA cards as Device of the node. If
+	// the Node has no label nvidia.com/gpu.memory, no pod gets a GPU by this object. If
+	// this key is on, the chart lets the agents write the object.
 	Device bool `json:"device"`
 }
 
 // ClusterConfig says which part of the configuration the agent reads from the API server.
 type ClusterConfig struct {
 	// Enabled reads the ConfigMaps with the label trimtab.io/config: trimtab-cluster, trimtab-group-NAME and
-	// trimtab-node-NODE. They override the node's file, in this order.
+	// trimtab-node-NODE. Each of them overrides the node's file and the ConfigMaps before it in this list.
 	Enabled bool `json:"enabled" default:"true"`
 	// AlsoRead lists other agents whose objects for this node are also read; ConfigMaps
-	// override them. With "koordinator" the agent reads the NodeSLO, and annotations of
-	// the Node and of its NodeResourceTopology. With "nri-plugins" trimtab status names
-	// BalloonsPolicies and TopologyAwarePolicies, which have no effect.
+	// override these objects. With "koordinator" the agent reads the NodeSLO, and annotations of
+	// the Node and of its NodeResourceTopology. With "nri-plugins" the agent reads BalloonsPolicies
+	// and TopologyAwarePolicies only to name them in trimtab status: they have no effect.
 	AlsoRead []string `json:"alsoRead" check:"koordinator|nri-plugins"`
 }
 
 // TopologyReport says what the agent publishes about the node's NUMA nodes, for schedulers.
 type TopologyReport struct {
-	// Enabled publishes a NodeResourceTopology of the node, if the cluster has its
-	// CustomResourceDefinition and no other program writes that object.
+	// Enabled publishes a NodeResourceTopology of the node, if the cluster has this
+	// CustomResourceDefinition and no other program writes the object.
 	Enabled bool `json:"enabled" default:"true"`
 	// Policy is how strictly a container's CPUs and memory come from one NUMA node. The
-	// agent reports it to schedulers. With "single-numa-node" the scheduler plugin
+	// agent reports this policy to schedulers. With "single-numa-node" the scheduler plugin
 	// NodeResourceTopologyMatch sends a Guaranteed pod to this node only if it fits into
 	// one NUMA node. With authority: kubelet, write the kubelet's topologyManagerPolicy here.
 	Policy string `json:"policy" default:"best-effort" check:"none|best-effort|restricted|single-numa-node"`
 	// Scope is what must fit into one NUMA node: each "container", or the whole "pod".
 	Scope string `json:"scope" default:"container" check:"container|pod"`
-	// Koordinator adds the annotations that Koordinator's scheduler reads. It is for
-	// nodes without koordlet, which writes them itself.
+	// Koordinator adds the annotations that Koordinator's scheduler reads. This key is for
+	// nodes without koordlet, which writes these annotations itself.
 	Koordinator bool `json:"koordinator"`
-	// Katalyst publishes the same as CustomNodeResource of the node, if the cluster has
-	// its CustomResourceDefinition. It is for nodes without Katalyst's agent, which
-	// writes that object itself. The chart lets the agents write it where this is on.
+	// Katalyst publishes the same facts as CustomNodeResource of the node, if the cluster has
+	// this CustomResourceDefinition. This key is for nodes without Katalyst's agent, which
+	// writes the object itself. If this key is on, the chart lets the agents write the object.
 	Katalyst bool `json:"katalyst"`
 }

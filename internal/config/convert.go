@@ -15,33 +15,34 @@ import (
 
 // Converted is the configuration that has the same meaning as a document of another system.
 type Converted struct {
-	// From names the document's kind.
+	// From is the document's kind, such as "BalloonsPolicy".
 	From string
-	// Config has all keys; Text has those that differ from the defaults.
+	// Config is the configuration with all keys. Text is the same configuration as YAML, with the keys that differ
+	// from the defaults.
 	Config Config
 	Text   []byte
-	// Unserved are the keys of the document that have no equivalent, with their lines.
-	Unserved []Problem
+	// Unconverted are the keys of the document that have no equivalent in Trimtab or are not converted, with their lines.
+	Unconverted []Problem
 }
 
 // Convert converts a BalloonsPolicy or TopologyAwarePolicy of containers/nri-plugins, or a
-// KubeletConfiguration with static managers. Unknown keys and wrong values of the policies are
-// errors with file and line. Of a KubeletConfiguration it reads only the keys about CPUs and memory
-// nodes.
+// KubeletConfiguration with static managers. Unknown keys and wrong values of the two policies are
+// errors with file and line. From a KubeletConfiguration, Convert reads only the keys about CPUs and
+// memory nodes.
 func Convert(name string, data []byte) (c Converted, err error) {
 	root, problems := parseDocument(name, data)
 	if problems != nil {
 		return c, errorOf(problems)
 	}
 	c.Config = Default()
-	if kind := keyOf(root, "kind"); kind != nil {
+	if kind := valueOfKey(root, "kind"); kind != nil {
 		c.From = kind.Value
 	}
 	switch c.From {
 	case "BalloonsPolicy":
-		err = c.policy("balloons", name, data)
+		err = c.convertPolicy("balloons", name, data)
 	case "TopologyAwarePolicy":
-		err = c.policy("topology-aware", name, data)
+		err = c.convertPolicy("topology-aware", name, data)
 	case "KubeletConfiguration":
 		k := kubeletReader{file: name, root: root, out: &c}
 		k.convert()
@@ -60,18 +61,18 @@ func Convert(name string, data []byte) (c Converted, err error) {
 // convertibleKinds are the kinds of documents that 'trimtab config convert' reads.
 var convertibleKinds = []string{"BalloonsPolicy", "TopologyAwarePolicy", "NodeSLO", "KubeletConfiguration"}
 
-// IsPolicy reports whether a document is a custom resource of a policy of nri-plugins.
+// IsPolicy reports whether a document is a BalloonsPolicy or TopologyAwarePolicy of nri-plugins.
 func IsPolicy(data []byte) bool {
 	root, problems := parseDocument("", data)
 	if problems != nil {
 		return false
 	}
-	kind := keyOf(root, "kind")
+	kind := valueOfKey(root, "kind")
 	return kind != nil && (kind.Value == "BalloonsPolicy" || kind.Value == "TopologyAwarePolicy")
 }
 
-// ApplyTo returns a configuration with the converted document's placement, and with the CPU lists of its
-// pools if it has some.
+// ApplyTo returns base with the placement of the converted document, and with the document's CPU lists for pools that
+// are not empty.
 func (c *Converted) ApplyTo(base Config) Config {
 	p := c.Config.Placement
 	base.Placement.Policy, base.Placement.PolicyFile = p.Policy, ""
@@ -95,8 +96,8 @@ func yamlPairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
-// keyOf returns the value of a key of a mapping; nil if it has none.
-func keyOf(n *yaml.Node, key string) *yaml.Node {
+// valueOfKey returns the value of a key of a YAML mapping; nil if the mapping lacks the key.
+func valueOfKey(n *yaml.Node, key string) *yaml.Node {
 	for k, value := range yamlPairs(n) {
 		if k.Value == key {
 			return value
@@ -105,8 +106,8 @@ func keyOf(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// kubeletReader converts the keys of a KubeletConfiguration (Kubernetes 1.36) about CPUs and
-// memory nodes.
+// kubeletReader converts a KubeletConfiguration (Kubernetes 1.36): its keys about CPUs and memory
+// nodes.
 type kubeletReader struct {
 	file     string
 	root     *yaml.Node
@@ -114,33 +115,35 @@ type kubeletReader struct {
 	problems []Problem
 }
 
+// noteUnconverted adds a key to the list of keys that the user must handle.
 func (k *kubeletReader) noteUnconverted(n *yaml.Node, path, what string) {
-	k.out.Unserved = append(k.out.Unserved, Problem{File: k.file, Line: n.Line, Path: path, What: what})
+	k.out.Unconverted = append(k.out.Unconverted, Problem{File: k.file, Line: n.Line, Path: path, What: what})
 }
 
+// convert writes the converted keys to the result.
 func (k *kubeletReader) convert() {
 	c := &k.out.Config
-	if n := keyOf(k.root, "cpuManagerPolicy"); n != nil && n.Value == "static" {
+	if n := valueOfKey(k.root, "cpuManagerPolicy"); n != nil && n.Value == "static" {
 		c.Placement.Policy, c.Placement.WholeCPUs = "pools", "guaranteed"
 		k.noteUnconverted(n, "cpuManagerPolicy", `is static: set it to "none" on this node, or keep it and set authority: kubelet instead of placement.policy`)
 	}
-	k.convertCPUOptions(keyOf(k.root, "cpuManagerPolicyOptions"))
-	if n := keyOf(k.root, "reservedSystemCPUs"); n != nil {
+	k.convertCPUOptions(valueOfKey(k.root, "cpuManagerPolicyOptions"))
+	if n := valueOfKey(k.root, "reservedSystemCPUs"); n != nil {
 		c.Pools.Reserved = n.Value
 		if _, err := topology.ParseList(n.Value); err != nil {
 			k.problems = append(k.problems, Problem{File: k.file, Line: n.Line, Path: "reservedSystemCPUs", What: err.Error()})
 		}
 	}
 	for _, key := range []string{"kubeReserved", "systemReserved"} {
-		if n := keyOf(keyOf(k.root, key), "cpu"); n != nil && c.Pools.Reserved == "" {
+		if n := valueOfKey(valueOfKey(k.root, key), "cpu"); n != nil && c.Pools.Reserved == "" {
 			k.noteUnconverted(n, key+".cpu", "has no equivalent: write the same number of CPUs as a list into pools.reserved")
 		}
 	}
 	k.convertTopologyManager()
-	if n := keyOf(k.root, "memoryManagerPolicy"); n != nil && n.Value == "Static" {
+	if n := valueOfKey(k.root, "memoryManagerPolicy"); n != nil && n.Value == "Static" {
 		k.noteUnconverted(n, "memoryManagerPolicy", `is Static: set it to "None" on this node; with placement.policy: pools the agent sets the memory nodes of the CPUs`)
 	}
-	if n := keyOf(k.root, "reservedMemory"); n != nil {
+	if n := valueOfKey(k.root, "reservedMemory"); n != nil {
 		k.noteUnconverted(n, "reservedMemory", "has no equivalent: the agent reserves no memory of a NUMA node for the system")
 	}
 }
@@ -168,7 +171,7 @@ func (k *kubeletReader) convertCPUOptions(options *yaml.Node) {
 // convertTopologyManager converts the settings of the kubelet's topology manager.
 func (k *kubeletReader) convertTopologyManager() {
 	t := &k.out.Config.TopologyManager
-	n := keyOf(k.root, "topologyManagerPolicy")
+	n := valueOfKey(k.root, "topologyManagerPolicy")
 	if n == nil || n.Value == "none" {
 		return
 	}
@@ -181,31 +184,31 @@ func (k *kubeletReader) convertTopologyManager() {
 		t.Refusal = "fail"
 	}
 	k.noteUnconverted(n, "topologyManagerPolicy", "is "+printable(n.Value)+`: set it to "none" on this node, because topologyManager.policy of the agent replaces it`)
-	if s := keyOf(k.root, "topologyManagerScope"); s != nil {
+	if s := valueOfKey(k.root, "topologyManagerScope"); s != nil {
 		t.Scope = s.Value
 	}
-	for key, v := range yamlPairs(keyOf(k.root, "topologyManagerPolicyOptions")) {
+	for key, v := range yamlPairs(valueOfKey(k.root, "topologyManagerPolicyOptions")) {
 		if key.Value == "prefer-closest-numa-nodes" {
 			t.PreferClosest = v.Value == "true"
 			continue
 		}
-		k.noteUnconverted(v, "topologyManagerPolicyOptions."+printable(key.Value), "is not converted: see topologyManager.maxAllowableNUMANodes")
+		k.noteUnconverted(v, "topologyManagerPolicyOptions."+printable(key.Value), "is not converted: of these options, only topologyManager.maxAllowableNUMANodes has an equivalent in Trimtab")
 	}
 }
 
-// printChanged prints the keys of a configuration that differ from the defaults.
+// printChanged returns the keys of a configuration that differ from the defaults, as YAML.
 func printChanged(c Config) []byte {
 	n := yamlNode(reflect.ValueOf(c), reflect.ValueOf(Default()))
-	for i, key := range []string{"apiVersion", "kind"} { // the file must have both keys, and they come first
-		if keyOf(n, key) == nil {
+	for i, key := range []string{"apiVersion", "kind"} { // the file must begin with these two keys
+		if valueOfKey(n, key) == nil {
 			n.Content = slices.Insert(n.Content, 2*i, textNode(key), textNode([]string{APIVersion, Kind}[i]))
 		}
 	}
 	return encodeYAML(n)
 }
 
-// mergePolicyFile reads the file that placement.policyFile names into placement.balloons or
-// placement.topologyAware, and its lists of CPUs into pools.
+// mergePolicyFile reads the file that placement.policyFile names. It stores the file's policy in
+// placement.balloons or placement.topologyAware, and the file's lists of CPUs in the section pools.
 func (m *merger) mergePolicyFile() {
 	c := &m.config
 	if c.Placement.PolicyFile == "" {
@@ -225,7 +228,7 @@ func (m *merger) mergePolicyFile() {
 		return
 	}
 	read := Converted{Config: Default()}
-	err = read.policy(c.Placement.Policy, c.Placement.PolicyFile, data)
+	err = read.convertPolicy(c.Placement.Policy, c.Placement.PolicyFile, data)
 	if bad, is := err.(*Error); is { //nolint:errorlint // policy never wraps its *Error
 		m.problems = append(m.problems, bad.Problems...)
 		return
@@ -251,36 +254,37 @@ func (m *merger) mergePolicyFile() {
 	}
 }
 
-// isSameCPUList reports whether two lists name the same CPUs.
+// isSameCPUList reports whether two kernel lists contain the same CPUs.
 func isSameCPUList(a, b string) bool {
 	x, errX := topology.ParseList(a)
 	y, errY := topology.ParseList(b)
 	return errX == nil && errY == nil && slices.Equal(x, y)
 }
 
-// unservedKeys lists the keys that have no equivalent in Trimtab, of the file that placement.policyFile names.
-func unservedKeys(c *Config) []Problem {
+// unconvertedKeys lists the keys of the file at placement.policyFile that have no equivalent in Trimtab or are not
+// converted.
+func unconvertedKeys(c *Config) []Problem {
 	read := Converted{Config: Default()}
-	if err := read.policy(c.Placement.Policy, c.Placement.PolicyFile, c.PolicyText()); err != nil {
+	if err := read.convertPolicy(c.Placement.Policy, c.Placement.PolicyFile, c.PolicyText()); err != nil {
 		return nil
 	}
-	return read.Unserved
+	return read.Unconverted
 }
 
-// policiesWithFile are the policies of nri-plugins, whose custom resources placement.policyFile can
-// name.
+// policiesWithFile are the values of placement.policy with which placement.policyFile can name a
+// custom resource of nri-plugins.
 var policiesWithFile = []string{"balloons", "topology-aware"}
 
-// policy converts the custom resource of a policy.
-func (c *Converted) policy(policy, name string, data []byte) error {
-	if policy == "topology-aware" {
+// convertPolicy converts a custom resource of nri-plugins. The parameter kind is a value of placement.policy.
+func (c *Converted) convertPolicy(kind, name string, data []byte) error {
+	if kind == "topology-aware" {
 		return readPolicy(c, name, data, "TopologyAwarePolicy", "placement.topologyAware", (*crReader).convertTopologyAware)
 	}
 	return readPolicy(c, name, data, "BalloonsPolicy", "placement.balloons", (*crReader).convertBalloons)
 }
 
-// PolicyText returns the content of the file that placement.policyFile names; nil if there is
-// none, or it cannot be read.
+// PolicyText returns the content of the file that placement.policyFile names; nil if the key is
+// empty or the file cannot be read.
 func (c *Config) PolicyText() []byte {
 	data, _ := Read(c.Placement.PolicyFile)
 	return data

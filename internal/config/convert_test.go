@@ -25,7 +25,7 @@ func TestConvert(t *testing.T) {
 		}
 		c, err := Convert(filepath.Base(file), data)
 		var b strings.Builder
-		for _, p := range c.Unserved {
+		for _, p := range c.Unconverted {
 			fmt.Fprintf(&b, "# %s\n", p)
 		}
 		if err != nil {

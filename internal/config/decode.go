@@ -10,16 +10,16 @@ import (
 )
 
 // decoder decodes YAML nodes into a Config. It continues after a problem, to report all problems together. It stores
-// the line of every path for later checks.
+// the line of every key for later checks.
 type decoder struct {
 	file       string
-	lines      map[string]int // by path
+	lines      map[string]int // the line of each key, by its path, such as pools.reserved
 	problems   []Problem
-	formerKeys []Problem // keys with their former names, which are still read
+	formerKeys []Problem // keys that the document has by their former names
 }
 
-// decodeDocument decodes a document over the defaults, without a check of values. Both results are nil if data is not a
-// YAML document.
+// decodeDocument decodes a document. Keys that the document lacks get their defaults. The values are not checked. Both
+// results are nil if data is not a YAML document.
 func decodeDocument(name string, data []byte) (*Config, *decoder) {
 	root, problems := parseDocument(name, data)
 	if problems != nil {
@@ -30,13 +30,15 @@ func decodeDocument(name string, data []byte) (*Config, *decoder) {
 	return &c, d
 }
 
-func (d *decoder) problem(line int, path, format string, args ...any) {
+// addProblem adds a problem of the key at path.
+func (d *decoder) addProblem(line int, path, format string, args ...any) {
 	d.problems = append(d.problems, Problem{File: d.file, Line: line, Path: path, What: fmt.Sprintf(format, args...)})
 }
 
+// decodeValue decodes a node of any kind into v, which is the value of the key at path.
 func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind == yaml.AliasNode {
-		d.problem(n.Line, path, "aliases are not supported; write the value out")
+		d.addProblem(n.Line, path, "YAML aliases are not supported: write the value itself")
 		return
 	}
 	if some, is := v.Addr().Interface().(*anyNode); is {
@@ -53,31 +55,32 @@ func (d *decoder) decodeValue(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
+// decodeSection decodes a mapping into the struct v. It reports unknown and duplicate keys.
 func (d *decoder) decodeSection(n *yaml.Node, v reflect.Value, path string) {
 	if isNull(n) && path != "" {
-		return // a section with all its keys commented out
+		return // all keys of the section are commented out
 	}
 	if n.Kind != yaml.MappingNode {
-		d.problem(n.Line, path, "want a mapping of keys, got %s", describeNode(n))
+		d.addProblem(n.Line, path, "want a mapping of keys, got %s", describeNode(n))
 		return
 	}
 	fields, names := fieldsOf(v.Type())
 	first := map[string]int{}
 	for key, val := range yamlPairs(n) {
 		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
-			d.problem(key.Line, path, "want a plain key, got %s", describeNode(key))
+			d.addProblem(key.Line, path, "want a plain key, got %s", describeNode(key))
 			continue
 		}
 		name := d.newName(v.Type(), path, key)
 		at := joinPath(path, name)
 		if line, twice := first[name]; twice {
-			d.problem(key.Line, at, "duplicate key, first given on line %d", line)
+			d.addProblem(key.Line, at, "duplicate key, first given on line %d", line)
 			continue
 		}
 		first[name] = key.Line
 		f, known := fields[name]
 		if !known {
-			d.problem(key.Line, joinPath(path, printable(key.Value)), "unknown key; %s", suggestKey(path, key.Value, names))
+			d.addProblem(key.Line, joinPath(path, printable(key.Value)), "unknown key; %s", suggestKey(path, key.Value, names))
 			continue
 		}
 		d.lines[at] = key.Line
@@ -87,9 +90,10 @@ func (d *decoder) decodeSection(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
+// decodeList decodes a sequence into the slice v.
 func (d *decoder) decodeList(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
-		d.problem(n.Line, path, "want a list, got %s", describeNode(n))
+		d.addProblem(n.Line, path, "want a list, got %s", describeNode(n))
 		return
 	}
 	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -104,6 +108,7 @@ func (d *decoder) decodeList(n *yaml.Node, v reflect.Value, path string) {
 	v.Set(out)
 }
 
+// decodeScalar decodes a string, bool or integer into v.
 func (d *decoder) decodeScalar(n *yaml.Node, v reflect.Value, path string) {
 	tag := n.ShortTag()
 	scalar := n.Kind == yaml.ScalarNode
@@ -115,23 +120,23 @@ func (d *decoder) decodeScalar(n *yaml.Node, v reflect.Value, path string) {
 		if scalar && tag != "!!null" {
 			hint = "; write " + strconv.Quote(n.Value) + " in quotes"
 		}
-		d.problem(n.Line, path, "want a string, got %s%s", describeNode(n), hint)
+		d.addProblem(n.Line, path, "want a string, got %s%s", describeNode(n), hint)
 	case k == reflect.Bool && scalar && tag == "!!bool":
 		v.SetBool(n.Value[0] == 't' || n.Value[0] == 'T')
 	case k == reflect.Bool:
-		d.problem(n.Line, path, "want true or false, got %s", describeNode(n))
+		d.addProblem(n.Line, path, "want true or false, got %s", describeNode(n))
 	case k == reflect.Int && scalar && tag == "!!int":
 		i, err := strconv.ParseInt(n.Value, 10, 32)
 		if err != nil {
-			d.problem(n.Line, path, "want a plain integer, got %s", describeNode(n))
+			d.addProblem(n.Line, path, "want a plain integer, got %s", describeNode(n))
 			return
 		}
 		v.SetInt(i)
 	case k == reflect.Int:
-		d.problem(n.Line, path, "want an integer, got %s", describeNode(n))
+		d.addProblem(n.Line, path, "want an integer, got %s", describeNode(n))
 	default:
-		// A Go kind that the decoder does not support. A test finds such fields.
-		d.problem(n.Line, path, "keys of kind %s cannot be read", k)
+		// The decoder does not support this Go kind. A test finds such fields.
+		d.addProblem(n.Line, path, "keys of kind %s cannot be read", k)
 	}
 }
 
@@ -145,12 +150,13 @@ func describeNode(n *yaml.Node) string {
 	}
 	scalars := map[string]string{
 		"!!str": "the string " + quoteShort(n.Value), "!!int": "the integer " + printable(n.Value), "!!float": "the number " + printable(n.Value),
-		"!!bool": "the truth value " + printable(n.Value), "!!null": "nothing", "!!merge": "a merge key",
+		"!!bool": "the boolean " + printable(n.Value), "!!null": "nothing", "!!merge": "a merge key",
 	}
 	return cmp.Or(scalars[n.ShortTag()], "a value of type "+printable(n.ShortTag()))
 }
 
-// printable is quoteShort without the quotes.
+// printable shortens text of a document and escapes characters that cannot be printed. Unlike quoteShort, it adds no
+// quotes.
 func printable(s string) string {
 	q := quoteShort(s)
 	return q[1 : len(q)-1]

@@ -8,8 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
-// Default returns the configuration without a file. The tags "default" of its fields have the values; a list is
-// separated by commas, and a field without the tag is zero. All dialects are read.
+// Default returns the configuration that an agent without a configuration file uses. Each field has the value of its
+// tag "default". The tag of a list has commas between the elements. A field without the tag is zero, but the list of
+// dialects has all dialects.
 func Default() Config {
 	var c Config
 	fillDefaults(reflect.ValueOf(&c).Elem())
@@ -17,6 +18,7 @@ func Default() Config {
 	return c
 }
 
+// fillDefaults sets every field of a struct, and of the structs in it, to the value of its tag "default".
 func fillDefaults(section reflect.Value) {
 	for f, v := range section.Fields() {
 		text := f.Tag.Get("default")
@@ -39,9 +41,10 @@ func fillDefaults(section reflect.Value) {
 	}
 }
 
-// NeedRestart returns the keys that differ and that the agent reads only at its start. These keys have the tag
-// "restart": "yes", or a text that says what a change does before the restart.
-func NeedRestart(old, c Config) []string {
+// KeysNeedingRestart returns the keys that have another value in c than in old, and that the agent reads only at its start.
+// Such a key has the tag "restart". The value of the tag is "yes", or a text that says what a change of the key does
+// without a restart. KeysNeedingRestart adds this text to the key.
+func KeysNeedingRestart(old, c Config) []string {
 	var keys []string
 	visitFields(reflect.ValueOf(old), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
 		note, only := f.Tag.Lookup("restart")
@@ -56,9 +59,10 @@ func NeedRestart(old, c Config) []string {
 	return keys
 }
 
-// KeepStartKeys gives the keys that the agent reads only at its start their values in force, because c came after the
-// start. It leaves a key unchanged if the text of its tag "restart" is not "yes". It returns each key with this tag
-// that c sets to another value than the one in force and the default, and adds the text if it is not "yes".
+// KeepStartKeys replaces the keys of c that the agent reads only at its start (tag "restart") by the values in force,
+// because the agent read c after its start. It does not replace a key whose tag is not "yes". It returns each key with
+// the tag whose value in c differs from the value in force and from the default. If the tag is not "yes",
+// KeepStartKeys adds its text to the key.
 func KeepStartKeys(c *Config, inForce Config) (tooLate []string) {
 	def := reflect.ValueOf(Default())
 	visitFields(reflect.ValueOf(c).Elem(), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
@@ -66,15 +70,15 @@ func KeepStartKeys(c *Config, inForce Config) (tooLate []string) {
 		if !only {
 			return
 		}
-		kept := valueAt(reflect.ValueOf(inForce), path)
-		if reflect.DeepEqual(v.Interface(), kept) {
+		present := valueAt(reflect.ValueOf(inForce), path)
+		if reflect.DeepEqual(v.Interface(), present) {
 			return
 		}
 		isSet := !reflect.DeepEqual(v.Interface(), valueAt(def, path))
 		if note != "yes" {
 			path += " (" + note + ")"
 		} else {
-			v.Set(reflect.ValueOf(kept))
+			v.Set(reflect.ValueOf(present))
 		}
 		if isSet {
 			tooLate = append(tooLate, path)
@@ -83,7 +87,7 @@ func KeepStartKeys(c *Config, inForce Config) (tooLate []string) {
 	return tooLate
 }
 
-// valueAt returns the value of a key that is not in a list.
+// valueAt returns the value of the key at path. The path must not contain an index of a list.
 func valueAt(v reflect.Value, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		fields, _ := fieldsOf(v.Type())

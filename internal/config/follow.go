@@ -13,35 +13,36 @@ import (
 )
 
 const (
-	// quietTime is how long a directory must be without changes before the file is read. A half-written file can be
-	// valid YAML that lacks keys.
+	// quietTime is how long the directory must be without changes before the file is read. The wait makes it unlikely
+	// that a half-written file is read: such a file can be valid YAML that lacks keys.
 	quietTime = 100 * time.Millisecond
-	// maxQuietWait is the longest wait for quietTime. Then the file is read although the directory still changes.
+	// maxQuietWait limits the wait for a quiet directory. After this time the file is read, although the directory
+	// still changes.
 	maxQuietWait = 2 * time.Second
-	// recheckInterval is how often the file is read without an inotify event. A watch ends when its directory is
-	// removed, and some network file systems send no events.
+	// recheckInterval is how often the file is read without an inotify event. This is necessary because a watch ends
+	// when its directory is removed, and because some network file systems send no events.
 	recheckInterval = 10 * time.Second
 )
 
 // A Follower watches a configuration file, and applies every new valid content.
 type Follower struct {
 	File string
-	// InForce is the configuration that was loaded from File before Run. If it is nil,
-	// the first valid content is applied.
+	// InForce is the configuration that was loaded from File before Run. Run does not apply it again. If InForce is
+	// nil, Run applies the first valid content.
 	InForce *Config
-	// Override, if not nil, sets values that have priority over the file, such as flags, in each configuration read
-	// from it.
+	// Override, if not nil, changes each configuration that was read from the file: it sets values that have priority
+	// over the file, such as flags.
 	Override func(*Config)
-	// Parse parses the file's content, as the function Parse does. It is required.
+	// Parse makes a configuration from the file's content, and checks it. The parameter name is the name of the file
+	// for messages. Parse is required.
 	Parse func(name string, data []byte) (Config, error)
 	// Apply puts a configuration in force. After an error of Apply, the previous configuration stays in force, and
 	// the Follower does not apply the new one again until the file changes.
 	Apply func(Config) error
-	// Report is called with the reason why the newest content of the file is not in force, once per reason, with
-	// all problems. It is called with nil when the newest content is in force again.
+	// Report is called once with each reason why the newest content of the file is not in force. The reason has all
+	// problems of the content. Report is called with nil when the newest content is in force again.
 	Report func(error)
-	// Now makes the Follower read the file at once when the channel has a value, such as after SIGHUP. It may be
-	// nil.
+	// Now is a channel whose values make the Follower read the file at once, such as after SIGHUP. It may be nil.
 	Now <-chan os.Signal
 }
 
@@ -49,7 +50,7 @@ type Follower struct {
 // because ConfigMap volumes and many editors replace the file.
 func (f Follower) Run(ctx context.Context) error {
 	r := followerRun{Follower: f}
-	err := follow.DirWatcher{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheckInterval, Dirs: r.dirs, Read: r.reload, Now: r.Now}.Run(ctx)
+	err := follow.DirWatcher{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheckInterval, Dirs: r.dirs, Read: r.reload, Signals: r.Now}.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("watch %s for changes: %w", f.File, err)
 	}
@@ -62,17 +63,17 @@ type followerRun struct {
 
 	lastContent    []byte // the last content of the file
 	lastConfig     Config // the last valid configuration of the file
-	lastPolicyText []byte // the last content of its placement.policyFile
-	hasRead        bool   // false before the first read, and after an error
-	lastReported   string // the reason last reported, "" for none
+	lastPolicyText []byte // the last content of the file at lastConfig's placement.policyFile
+	hasRead        bool   // the last read succeeded; false before the first read
+	lastReported   string // the last reason given to Report; "" if the last one was nil
 }
 
 // reload reads the file, and applies its content if it is new.
 func (r *followerRun) reload() {
 	data, err := Read(r.File)
 	if err != nil {
-		// Without this, a file that returns with the same content would be skipped, and the error would stay
-		// reported.
+		// A file that appears again with the same content must be read again, so that this error is not reported
+		// any more.
 		r.hasRead = false
 		r.report(fmt.Errorf("%w; the configuration in force stays", err))
 		return
@@ -106,7 +107,8 @@ func (r *followerRun) reload() {
 	r.report(nil)
 }
 
-// report calls Report if the reason differs from the one that was reported last. A nil error means no reason.
+// report calls Report if the reason err differs from the reason that was reported last. If err is nil, the newest
+// content is in force.
 func (r *followerRun) report(err error) {
 	text := ""
 	if err != nil {
@@ -119,8 +121,8 @@ func (r *followerRun) report(err error) {
 	r.Report(err)
 }
 
-// dirs returns the directories to watch: that of the file, that of its target if the file is a symbolic link, and that
-// of placement.policyFile.
+// dirs returns the directories to watch: the directory of the file, the directory of the link's target if the file is a
+// symbolic link, and the directory of placement.policyFile.
 func (r *followerRun) dirs() []string {
 	dirs := []string{filepath.Dir(r.File)}
 	if real, err := filepath.EvalSymlinks(r.File); err == nil {

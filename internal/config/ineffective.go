@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// Ineffective lists the keys that a document sets and that have no effect with its other keys, such as another
-// placement.policy. An agent accepts them, because another document may set those other keys. The tag "only" of a field
-// names the policy that reads the field. The list is empty for a document that is malformed.
-func Ineffective(name string, data []byte) []Problem {
+// IneffectiveKeys lists the keys of a document that have no effect because of other keys of the document. For example, the
+// keys of one placement policy have no effect with another placement.policy; the tag "only" of a field names the policy
+// that reads the field. An agent accepts such keys, because another document may change the other keys. The list is
+// empty for a malformed document.
+func IneffectiveKeys(name string, data []byte) []Problem {
 	c, d := decodeDocument(name, data)
 	if d == nil || len(d.problems) > 0 {
 		return nil
@@ -42,15 +43,15 @@ func Ineffective(name string, data []byte) []Problem {
 	return unread
 }
 
-// Remarks lists keys of a valid document that have a former name or no effect, by line.
+// Remarks lists the keys of a valid document that have a former name, no equivalent or no effect, sorted by line.
 func Remarks(name string, data []byte) []Problem {
-	all := append(KeyWarnings(name, data), Ineffective(name, data)...)
+	all := append(KeyWarnings(name, data), IneffectiveKeys(name, data)...)
 	slices.SortStableFunc(all, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return all
 }
 
-// ProblemOf adds to an error of a configuration the line of its key in a document. The error begins with the key, as in
-// "pools.reserved: no CPU 99".
+// ProblemOf makes a Problem from an error about a configuration. The error begins with a key, such as "pools.reserved:
+// no CPU 99". ProblemOf adds the line of this key in the document.
 func ProblemOf(name string, data []byte, err error) Problem {
 	path, what, is := strings.Cut(err.Error(), ": ")
 	_, d := decodeDocument(name, data)

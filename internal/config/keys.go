@@ -15,9 +15,9 @@ type Key struct {
 	Type    string   // string, boolean, integer, list of strings, or section
 	Default string   // as JSON; "" for a section
 	Values  []string // all valid values, if they are few
-	Allowed string   // further conditions for a value, for users
-	Restart string   // "yes" if the agent reads the key only at its start; what a change does without a restart; or ""
-	About   string   // what the key does, for users
+	Allowed string   // a text that describes the valid values
+	Restart string   // "yes" if the agent reads the key only at its start, or what a change does without a restart, or ""
+	About   string   // a text that describes what the key does
 }
 
 // IsSection reports whether the key has only other keys below it.
@@ -65,8 +65,8 @@ func growLists(section reflect.Value) {
 	}
 }
 
-// visitFields visits every field of a struct and of the structs in it, top down. In a list of structs, it visits the
-// fields of every element.
+// visitFields calls visit for every field of a struct and of the structs in it, top down. In a list of structs, it
+// visits the fields of every element. The parameter owner of visit is the struct type that has the field.
 func visitFields(v reflect.Value, path string, visit func(path string, f reflect.StructField, owner reflect.Type, v reflect.Value)) {
 	for f, fv := range v.Fields() {
 		at := joinPath(path, f.Tag.Get("json"))
@@ -82,7 +82,7 @@ func visitFields(v reflect.Value, path string, visit func(path string, f reflect
 	}
 }
 
-// visitKeys visits every key that has a value. It skips sections, and keys of sections that are in a list.
+// visitKeys calls visit for every key that is not a section. It skips the keys of sections that are in a list.
 func visitKeys(c Config, visit func(path string, v reflect.Value)) {
 	visitFields(reflect.ValueOf(c), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
 		if !strings.Contains(path, "[") && f.Type.Kind() != reflect.Struct {
@@ -96,9 +96,10 @@ func isSectionList(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
+// listIndex matches the index of a list element in a path, such as "[0]".
 var listIndex = regexp.MustCompile(`\[\d+\]`)
 
-// withoutIndexes returns a path without the numbers of list elements. keyRules has paths of this form.
+// withoutIndexes returns a path with "[]" in place of each index of a list. The paths of keyRules have this form.
 func withoutIndexes(path string) string { return listIndex.ReplaceAllString(path, "[]") }
 
 // fieldsOf returns the fields of a struct type by key, and the keys in order. It includes fields of embedded structs.
@@ -114,6 +115,7 @@ func fieldsOf(t reflect.Type) (map[string]reflect.StructField, []string) {
 	return byKey, names
 }
 
+// typeName returns the name of a key's type for users.
 func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct:
@@ -131,6 +133,7 @@ func typeName(t reflect.Type) string {
 	}
 }
 
+// asJSON returns a value of a key as JSON.
 func asJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -139,8 +142,8 @@ func asJSON(v any) string {
 	return string(b)
 }
 
-// parentOf returns the path that contains a path: the list of an element, or the section of a key. It returns "" for a
-// top-level key.
+// parentOf returns the path of the list that has the element at path, or of the section that has the key at path. It
+// returns "" for a top-level key.
 func parentOf(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }

@@ -9,13 +9,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The names of sources that are not layers.
+// The names of sources of values that are not layers.
 const (
 	SourceDefault = "default"
 	SourceFlag    = "flag"
 )
 
-// Layer is one document of a configuration that is made of several.
+// Layer is one document of a configuration that is made of several documents.
 type Layer struct {
 	// Name identifies the document in messages and as a source of keys: a path, or "ConfigMap NAMESPACE/NAME".
 	Name string
@@ -27,11 +27,11 @@ type Layer struct {
 	Shared bool
 }
 
-// Sources has for each key that a layer set (its full path, such as hooks.cpuset.enabled) the name of that layer.
-// Missing keys have their default.
+// Sources maps a key, by its full path such as hooks.cpuset.enabled, to the name of the layer that set the key. A key
+// that is missing in Sources has its default.
 type Sources map[string]string
 
-// Of returns the source of a key.
+// Of returns the name of the source of a key's value.
 func (s Sources) Of(key string) string {
 	if from, ok := s[key]; ok {
 		return from
@@ -39,14 +39,14 @@ func (s Sources) Of(key string) string {
 	return SourceDefault
 }
 
-// fileOnlyKeys lists the keys that a shared layer must not have: sections that the agent reads at its start before it
-// can read shared layers, and a key that makes the agent read a file of the node.
+// fileOnlyKeys lists the keys that a shared layer must not have. Two are sections that the agent reads at its start,
+// before it can read shared layers. The other key makes the agent read a file of the node.
 func fileOnlyKeys() []string { return []string{"cluster", "paths", "placement.policyFile"} }
 
 // Merge makes one configuration of layers. A later layer overrides the earlier ones. Sections merge key by key, and a
-// list or a single value replaces the earlier one. A key that no layer has keeps its default. The keys and types of
-// each layer are checked as strictly as those of a file. The values are checked together, because a key may need a key
-// of another layer. All problems are returned as one *Error, which names layer and line.
+// list or a single value replaces the earlier one. A key that no layer has keeps its default. Merge checks the keys and
+// types of each layer. It checks the values of all layers together, because a key may need a key of another layer. It
+// returns all problems as one *Error, with layer and line.
 func Merge(layers ...Layer) (Config, Sources, error) {
 	m := merger{config: Default(), positions: map[string]keyPosition{}}
 	for _, l := range layers {
@@ -83,10 +83,10 @@ type merger struct {
 }
 
 // chartValuesMessage is the error for a values file of the chart, which has the configuration below the key config.
-const chartValuesMessage = "a configuration begins with apiVersion and kind, and this looks like a values file of the chart, " +
-	"whose configuration is below config: 'helm template trimtab deploy/charts/trimtab -f FILE' checks it"
+const chartValuesMessage = "this file looks like a values file of the Helm chart, because it has the key config and lacks apiVersion: " +
+	"check a values file with 'helm template trimtab deploy/charts/trimtab -f FILE'"
 
-// add adds a layer above the earlier ones.
+// add adds a layer that overrides the layers added before.
 func (m *merger) add(l Layer) {
 	// A document must have apiVersion and kind: these have no default.
 	m.config.APIVersion, m.config.Kind = "", ""
@@ -97,12 +97,12 @@ func (m *merger) add(l Layer) {
 		m.problems, m.notMapping = append(m.problems, problems...), true
 		return
 	}
-	if n := keyOf(root, "config"); n != nil && n.Kind == yaml.MappingNode && keyOf(root, "apiVersion") == nil {
+	if n := valueOfKey(root, "config"); n != nil && n.Kind == yaml.MappingNode && valueOfKey(root, "apiVersion") == nil {
 		m.problems, m.notMapping = append(m.problems, Problem{File: l.Name, Line: n.Line, Path: "config", What: chartValuesMessage}), true
 		return
 	}
-	if n := keyOf(root, "kind"); n != nil && slices.Contains(convertibleKinds, n.Value) {
-		what := fmt.Sprintf("is %q, want %q: run 'trimtab config convert FILE' first, which makes a configuration of it", n.Value, Kind)
+	if n := valueOfKey(root, "kind"); n != nil && slices.Contains(convertibleKinds, n.Value) {
+		what := fmt.Sprintf("is %q, want %q: 'trimtab config convert FILE' makes a configuration from this document", n.Value, Kind)
 		m.problems, m.notMapping = append(m.problems, Problem{File: l.Name, Line: n.Line, Path: "kind", What: what}), true
 		return
 	}
@@ -125,8 +125,8 @@ func (m *merger) add(l Layer) {
 	}
 }
 
-// checkHeader checks the apiVersion and kind of a layer. It then sets both to their valid values, so that Merge does
-// not report the same problems again.
+// checkHeader checks the apiVersion and kind of a layer. It then sets both to valid values, so that the later check of
+// the merged configuration does not report the same problems again.
 func (m *merger) checkHeader(layer string, line int, lines map[string]int) {
 	for _, p := range Validate(Config{APIVersion: m.config.APIVersion, Kind: m.config.Kind}) {
 		if p.Path != "apiVersion" && p.Path != "kind" {
@@ -141,8 +141,8 @@ func (m *merger) checkHeader(layer string, line int, lines map[string]int) {
 	m.config.APIVersion, m.config.Kind = APIVersion, Kind
 }
 
-// setPosition stores where a key was set last. If a later layer sets a list again, it removes the positions of the
-// elements of the earlier list.
+// setPosition stores where the key at path was set last. If the key is a list that an earlier layer has set,
+// setPosition removes the positions of the elements of the earlier list.
 func (m *merger) setPosition(path string, at keyPosition) {
 	if !strings.HasSuffix(path, "]") {
 		for old, from := range m.positions {
@@ -154,8 +154,8 @@ func (m *merger) setPosition(path string, at keyPosition) {
 	m.positions[path] = at
 }
 
-// positionOf returns where a path was set. If no layer has the path, it returns where the nearest section above was
-// set.
+// positionOf returns where the key at path was set. If no layer has the key, it returns the position of the nearest
+// section that contains the key.
 func (m *merger) positionOf(path string) keyPosition {
 	for path != "" {
 		if at, ok := m.positions[path]; ok {
@@ -166,7 +166,7 @@ func (m *merger) positionOf(path string) keyPosition {
 	return m.lastPosition
 }
 
-// sources returns the layers of the keys that have values.
+// sources returns the name of the layer that set each key.
 func (m *merger) sources() Sources {
 	s := Sources{}
 	visitKeys(m.config, func(path string, _ reflect.Value) {
@@ -177,7 +177,7 @@ func (m *merger) sources() Sources {
 	return s
 }
 
-// MarkChanged stores source as the source of each key whose value differs between two configurations.
+// MarkChanged stores source as the source of each key whose value differs between the configurations before and after.
 func (s Sources) MarkChanged(before, after Config, source string) {
 	visitKeys(before, func(path string, v reflect.Value) {
 		if !reflect.DeepEqual(v.Interface(), valueAt(reflect.ValueOf(after), path)) {
@@ -186,7 +186,8 @@ func (s Sources) MarkChanged(before, after Config, source string) {
 	})
 }
 
-// Visit visits all keys of a configuration in the order of the docs, each with its value as JSON and its source.
+// Visit calls visit for all keys of a configuration, in the order of docs/config.md, with the key's value as JSON and
+// the name of its source.
 func (s Sources) Visit(c Config, visit func(key, value, source string)) {
 	visitKeys(c, func(path string, v reflect.Value) { visit(path, asJSON(v.Interface()), s.Of(path)) })
 }

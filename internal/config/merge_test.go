@@ -59,7 +59,7 @@ func TestMergeRefuses(t *testing.T) {
 		{"a layer of a newer version", []config.Layer{{Name: "c", Data: []byte("apiVersion: trimtab.io/v9\nkind: Config\n")}, file("f", "")}, []string{`c:1: apiVersion: is "trimtab.io/v9"`}},
 		{"a layer that says not what it is", []config.Layer{file("f", ""), {Name: "c", Data: []byte("strict: true\n")}, file("g", "")}, []string{"c:1: apiVersion: is missing", "c:1: kind: is missing"}},
 		{"the kubelet's", []config.Layer{{Name: "c", Data: []byte("kind: KubeletConfiguration\ncpuManagerPolicy: static\n")}}, []string{
-			`c:1: kind: is "KubeletConfiguration", want "Config": run 'trimtab config convert FILE' first`,
+			`c:1: kind: is "KubeletConfiguration", want "Config": 'trimtab config convert FILE' makes a configuration from this document`,
 		}},
 		{"no mapping", []config.Layer{file("f", ""), {Name: "c", Data: []byte("[]")}}, []string{"c:1: want a mapping"}},
 		{"no layer that can be read", []config.Layer{{Name: "c", Data: nil}}, []string{"c: is empty"}},

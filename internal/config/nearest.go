@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/nearest"
 )
 
-// suggestKey returns the valid key that is nearest to an unknown one. If the key is unlike all its siblings but valid
-// elsewhere, it returns the path at which the key is valid.
+// suggestKey returns a text with the valid key that is nearest to an unknown key of the section parent. If the unknown
+// key is unlike all keys of this section but valid in another section, the text has the path in the other section.
 func suggestKey(parent, key string, siblings []string) string {
 	near, d := nearest.Word(key, siblings)
 	switch {
@@ -23,6 +23,7 @@ func suggestKey(parent, key string, siblings []string) string {
 	return "nearest valid key " + quoteShort(joinPath(parent, near))
 }
 
+// joinPath returns the path of a key of the section parent.
 func joinPath(parent, key string) string {
 	if parent == "" {
 		return key

@@ -13,11 +13,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxSize is the largest configuration file read, in bytes.
+// MaxSize is the largest size of a configuration file, in bytes.
 const MaxSize = 1 << 20
 
 // Load reads and checks a configuration file, and adds the defaults. If the file cannot
-// be read, it returns the error of the file system. If the content is invalid, it
+// be read, Load returns the error of the file system. If the content is invalid, Load
 // returns an *Error.
 func Load(file string) (Config, error) {
 	data, err := Read(file)
@@ -27,8 +27,8 @@ func Load(file string) (Config, error) {
 	return Parse(file, data)
 }
 
-// Read reads a configuration file without a check of its content. If the file is too large, it returns only the
-// beginning.
+// Read reads a configuration file without a check of its content. If the file has more than MaxSize bytes, Read returns
+// the first MaxSize+1 bytes, and Parse then refuses them.
 func Read(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -42,14 +42,15 @@ func Read(file string) ([]byte, error) {
 	return data, nil
 }
 
-// Parse checks a configuration and adds the defaults. name is the name of the file in messages. The error is one
-// *Error with all problems.
+// Parse checks a configuration and adds the defaults. The parameter name is the name of the file in messages. The error
+// is one *Error with all problems.
 func Parse(name string, data []byte) (Config, error) {
 	c, _, err := Merge(Layer{Name: name, Data: data})
 	return c, err
 }
 
-// parseDocument returns the root node of the one document in data.
+// parseDocument returns the root node of the YAML document in data. It returns a problem if data has not exactly one
+// document.
 func parseDocument(name string, data []byte) (*yaml.Node, []Problem) {
 	if len(data) > MaxSize {
 		return nil, []Problem{{File: name, What: fmt.Sprintf("is larger than %d bytes", MaxSize)}}
@@ -64,7 +65,7 @@ func parseDocument(name string, data []byte) (*yaml.Node, []Problem) {
 	}
 	switch err := dec.Decode(&more); {
 	case err == nil:
-		return nil, []Problem{{File: name, Line: more.Line, What: "a second YAML document: a configuration has only one"}}
+		return nil, []Problem{{File: name, Line: more.Line, What: "the file has a second YAML document: a configuration has only one"}}
 	case !errors.Is(err, io.EOF):
 		return nil, []Problem{syntaxProblem(name, err)}
 	}
@@ -76,10 +77,11 @@ func parseDocument(name string, data []byte) (*yaml.Node, []Problem) {
 
 var (
 	yamlLinePrefix = regexp.MustCompile(`^line (\d+): `)
-	syntaxErrors   = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
+	// syntaxErrors matches the messages of the YAML library in which line numbers begin with 0.
+	syntaxErrors = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)
 )
 
-// syntaxProblem turns the YAML library's message into a problem with its line.
+// syntaxProblem turns an error of the YAML library into a problem with a line.
 func syntaxProblem(name string, err error) Problem {
 	what, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), "\n")
 	p := Problem{File: name}
@@ -87,7 +89,7 @@ func syntaxProblem(name string, err error) Problem {
 		p.Line, _ = strconv.Atoi(m[1])
 		what = what[len(m[0]):]
 		if syntaxErrors.MatchString(what) {
-			p.Line++ // the library counts from 0 only in these messages
+			p.Line++ // in these messages the library counts lines from 0, in all others from 1
 		}
 	}
 	p.What = "not YAML: " + what

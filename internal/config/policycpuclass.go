@@ -11,7 +11,7 @@ import (
 )
 
 // policyCPUClass is a CPU class in a custom resource of nri-plugins. It has the keys of Trimtab's CPU classes, and
-// more. Frequencies are integers in kHz, or texts.
+// keys without an equivalent. Frequencies are integers in kHz, or texts.
 type policyCPUClass struct {
 	balloons.CPUClassOptions
 	MinFreq                     anyNode `json:"minFreq"`
@@ -28,7 +28,7 @@ type policyCPUClass struct {
 	PCTResource   anyNode `json:"publishExtendedResource" none:"Speed Select (PCT)"`
 }
 
-// convertCPUClasses converts CPU classes.
+// convertCPUClasses converts the CPU classes of a custom resource to those of Trimtab.
 func (r *crReader) convertCPUClasses(all []policyCPUClass) []balloons.CPUClassOptions {
 	out := []balloons.CPUClassOptions{}
 	for i := range all {
@@ -41,8 +41,8 @@ func (r *crReader) convertCPUClasses(all []policyCPUClass) []balloons.CPUClassOp
 	return out
 }
 
-// knownCPUClass returns a name if the document has a CPU class with that name, and otherwise "": nri-plugins ignores
-// unknown names, too.
+// knownCPUClass returns name if the document has a CPU class with this name. Otherwise it notes that the key at path is
+// ignored and returns "". nri-plugins ignores unknown names, too.
 func (r *crReader) knownCPUClass(name string, s *balloonsSpec, path string) string {
 	if name == "" || slices.ContainsFunc(s.CPUClasses, func(c policyCPUClass) bool { return c.Name == name }) {
 		return name
@@ -51,14 +51,14 @@ func (r *crReader) knownCPUClass(name string, s *balloonsSpec, path string) stri
 	return ""
 }
 
-// textOrNumber reads a text, or a number as its digits. 0 means no value, as in nri-plugins, except for
-// energyPerformancePreference, where 0 is a value.
+// textOrNumber returns the text of a value that is a text or a number. Like nri-plugins, it takes 0 for no value and
+// returns "". Only for energyPerformancePreference, 0 is a value.
 func (r *crReader) textOrNumber(n anyNode, path string) string {
 	switch {
 	case n.node == nil, isNull(n.node):
 		return ""
 	case n.node.Kind != yaml.ScalarNode || !slices.Contains([]string{"!!str", "!!int"}, n.node.ShortTag()):
-		r.problem(n.node.Line, path, "want a text or a number, got %s", describeNode(n.node))
+		r.addProblem(n.node.Line, path, "want a text or a number, got %s", describeNode(n.node))
 		return ""
 	case n.node.Value == "0" && !strings.HasSuffix(path, "Preference"):
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// anyNode is a key whose value may have any form; nil if the document lacks it.
+// anyNode is a key whose value may have any form. Its node is nil if the document lacks the key.
 type anyNode struct{ node *yaml.Node }
 
 // policyResource is the custom resource of a policy of containers/nri-plugins (0.14,
@@ -26,7 +26,8 @@ type policyResource[S any] struct {
 	Spec       S       `json:"spec"`
 }
 
-// balloonsSpec has the keys of the section placement.balloons, and those that only the custom resource has.
+// balloonsSpec is the spec of a BalloonsPolicy. It has the keys of the section placement.balloons, and keys that only
+// the custom resource has.
 type balloonsSpec struct {
 	balloons.PolicyOptions
 	policyKeys
@@ -49,13 +50,14 @@ type policyKeys struct {
 	Agent                  anyNode `json:"agent" instead:"cluster.topology"`
 }
 
+// policyResources are the CPUs and the memory that a policy may use or that it reserves.
 type policyResources struct {
 	CPU    anyNode `json:"cpu"`
 	Memory anyNode `json:"memory" none:"memory: nri-plugins ignores it, too"`
 }
 
-// balloonType is a balloon type in the custom resource. It has the keys of Trimtab's balloon types; the values of some
-// have another form.
+// balloonType is a balloon type in the custom resource. It has the keys of Trimtab's balloon types, but the values of
+// some keys have another form.
 type balloonType struct {
 	balloons.TypeOptions
 	PinMemory                   anyNode `json:"pinMemory"`
@@ -68,9 +70,9 @@ type balloonType struct {
 	PreferFarFromDevices anyNode `json:"preferFarFromDevices" none:"balloons near devices"`
 }
 
-// readPolicy reads the custom resource of a policy. The function convert puts the spec into a section of c.Config.
-// Unknown keys and wrong values are errors with file and line. readPolicy stores known keys without an equivalent in
-// c.Unserved.
+// readPolicy reads a custom resource of the given kind. The function convert writes the spec to a section of c.Config,
+// and section is the path of that section. Unknown keys and wrong values are errors with file and line. readPolicy
+// stores known keys without an equivalent in c.Unserved.
 func readPolicy[S any](c *Converted, name string, data []byte, kind, section string, convert func(*crReader, *S, *Config)) error {
 	root, problems := parseDocument(name, data)
 	if problems != nil {
@@ -81,23 +83,24 @@ func readPolicy[S any](c *Converted, name string, data []byte, kind, section str
 	d := decoder{file: name, lines: map[string]int{}}
 	d.decodeValue(root, reflect.ValueOf(&cr).Elem(), "")
 	if cr.Kind != kind || !strings.HasPrefix(cr.APIVersion, "config.nri/") {
-		d.problem(root.Line, "kind", "want apiVersion config.nri/v1alpha1 and kind %s, got %s and %s", kind, quoteShort(cr.APIVersion), quoteShort(cr.Kind))
+		d.addProblem(root.Line, "kind", "want apiVersion config.nri/v1alpha1 and kind %s, got %s and %s", kind, quoteShort(cr.APIVersion), quoteShort(cr.Kind))
 	}
 	r := crReader{decoder: &d}
 	r.noteTaggedKeys(reflect.ValueOf(cr.Spec), "spec")
 	convert(&r, &cr.Spec, &c.Config)
 	slices.SortStableFunc(r.unconverted, func(a, b Problem) int { return a.Line - b.Line })
-	c.Unserved = r.unconverted
+	c.Unconverted = r.unconverted
 	if len(d.problems) == 0 {
 		for _, p := range Validate(c.Config) {
 			at := strings.Replace(p.Path, section, "spec", 1)
-			d.problem(d.lineOf(at), at, "%s", p.What)
+			d.addProblem(d.lineOf(at), at, "%s", p.What)
 		}
 	}
 	return errorOf(d.problems)
 }
 
-// withKubeSystem adds kube-system to the namespaces whose containers use the reserved CPUs, as nri-plugins always does.
+// withKubeSystem adds kube-system to the namespaces whose containers use the reserved CPUs. nri-plugins always adds it,
+// too.
 func withKubeSystem(others []string) []string {
 	all := []string{"kube-system"}
 	for _, n := range others {
@@ -108,7 +111,8 @@ func withKubeSystem(others []string) []string {
 	return all
 }
 
-// lineOf returns the line of a key, or of the nearest section above it that the document has; 0 if it has neither.
+// lineOf returns the line of the key at path. If the document lacks the key, it returns the line of the nearest section
+// that contains the key, or 0 if the document also lacks these sections.
 func (d *decoder) lineOf(path string) int {
 	for ; path != ""; path = parentOf(path) {
 		if line, ok := d.lines[path]; ok {
@@ -118,20 +122,20 @@ func (d *decoder) lineOf(path string) int {
 	return 0
 }
 
-// crReader converts the custom resource of a policy. unconverted are the keys that have no equivalent or are not
-// converted.
+// crReader converts a custom resource of nri-plugins.
 type crReader struct {
 	*decoder
 
-	unconverted []Problem
+	unconverted []Problem // keys that have no equivalent or are not converted
 }
 
+// noteUnconverted adds a key to unconverted.
 func (r *crReader) noteUnconverted(path, format string, args ...any) {
 	r.unconverted = append(r.unconverted, Problem{File: r.file, Line: r.lineOf(path), Path: path, What: fmt.Sprintf(format, args...)})
 }
 
-// noteTaggedKeys adds a note for each key of the document that is not converted. The field of such a key has the tag
-// "none", which says for what Trimtab has no keys, or the tag "instead", which names the keys to set.
+// noteTaggedKeys adds the keys of the document that are not converted to unconverted. The field of such a key has one
+// of two tags. The tag "none" says for what Trimtab has no keys. The tag "instead" names the keys that replace the key.
 func (r *crReader) noteTaggedKeys(v reflect.Value, path string) {
 	for f, field := range v.Fields() {
 		at := strings.TrimSuffix(joinPath(path, f.Tag.Get("json")), ".") // an embedded field has no key
@@ -156,7 +160,7 @@ func (r *crReader) noteTaggedKeys(v reflect.Value, path string) {
 	}
 }
 
-// convertBalloons puts the spec of a BalloonsPolicy into a configuration.
+// convertBalloons writes the spec of a BalloonsPolicy to a configuration.
 func (r *crReader) convertBalloons(s *balloonsSpec, c *Config) {
 	b := &c.Placement.Balloons
 	c.Placement.Policy, *b = "balloons", s.PolicyOptions
@@ -170,8 +174,8 @@ func (r *crReader) convertBalloons(s *balloonsSpec, c *Config) {
 	}
 }
 
-// convertPools sets pools.shared and pools.reserved to the CPUs that a policy may use and that it reserves. whole is
-// how many CPUs it reserves, if it has a number instead of a list.
+// convertPools sets pools.shared to the CPUs that a policy may use, and pools.reserved to the CPUs that the policy
+// reserves. If the policy has a number of reserved CPUs instead of a list, convertPools returns this number.
 func (r *crReader) convertPools(s *policyKeys, p *Pools) (whole int) {
 	p.Shared, _ = r.parseCPUs(s.AvailableResources.CPU, "spec.availableResources.cpu")
 	p.Reserved, whole = r.parseCPUs(s.ReservedResources.CPU, "spec.reservedResources.cpu")
@@ -189,7 +193,7 @@ func cpusWithout(list, excluded string) string {
 	return topology.FormatList(slices.DeleteFunc(all, func(id int) bool { return slices.Contains(without, id) }))
 }
 
-// convertBalloonType converts a type of balloons.
+// convertBalloonType converts a balloon type of the custom resource to a balloon type of Trimtab.
 func (r *crReader) convertBalloonType(t *balloonType, s *balloonsSpec, path string) balloons.TypeOptions {
 	o := t.TypeOptions
 	o.CPUClass = r.knownCPUClass(t.CPUClass, s, path+".cpuClass")
@@ -207,14 +211,14 @@ func (r *crReader) convertBalloonType(t *balloonType, s *balloonsSpec, path stri
 	} {
 		v, set := r.optionalBool(k.node, path+k.key)
 		if *k.into = v; set && !v && k.policy {
-			r.noteUnconverted(path+k.key, "has no equivalent: a type cannot switch off what the policy switches on")
+			r.noteUnconverted(path+k.key, "has no equivalent: a balloon type cannot switch off this key if the policy switches it on")
 		}
 	}
 	return o
 }
 
-// optionalBool reads a bool that may be missing. set reports whether the document has it.
-func (r *crReader) optionalBool(n anyNode, path string) (v, set bool) {
+// optionalBool reads a bool that may be missing. The result isSet reports whether the document has the key.
+func (r *crReader) optionalBool(n anyNode, path string) (v, isSet bool) {
 	if n.node == nil || isNull(n.node) {
 		return false, false
 	}
@@ -222,20 +226,20 @@ func (r *crReader) optionalBool(n anyNode, path string) (v, set bool) {
 	return v, true
 }
 
-// parseCPUs reads an amount of CPUs: a list after "cpuset:", or a quantity, of which it returns the whole CPUs, rounded
-// up.
+// parseCPUs reads an amount of CPUs. If the value is "cpuset:LIST", it returns the list. If the value is a quantity, it
+// returns the number of CPUs, rounded up.
 func (r *crReader) parseCPUs(n anyNode, path string) (list string, whole int) {
 	if n.node == nil || isNull(n.node) {
 		return "", 0
 	}
 	text := strings.TrimSpace(n.node.Value)
 	if n.node.Kind != yaml.ScalarNode {
-		r.problem(n.node.Line, path, "want an amount of CPUs, got %s", describeNode(n.node))
+		r.addProblem(n.node.Line, path, "want an amount of CPUs, got %s", describeNode(n.node))
 		return "", 0
 	}
 	if list, is := strings.CutPrefix(text, "cpuset:"); is {
 		if _, err := topology.ParseList(list); err != nil {
-			r.problem(n.node.Line, path, "%v", err)
+			r.addProblem(n.node.Line, path, "%v", err)
 		}
 		return list, 0
 	}
@@ -247,13 +251,13 @@ func (r *crReader) parseCPUs(n anyNode, path string) (list string, whole int) {
 	amount, err := strconv.ParseFloat(milli, 64)
 	switch {
 	case err != nil || amount < 0 || amount > topology.MaxCPUs*milliCPUsPerCPU:
-		r.problem(n.node.Line, path, "is %s: want a quantity, or a list such as cpuset:0-1", quoteShort(text))
+		r.addProblem(n.node.Line, path, "is %s: want a quantity, or a list such as cpuset:0-1", quoteShort(text))
 		return "", 0
 	case !is:
 		amount *= milliCPUsPerCPU
 	}
 	if path == "spec.availableResources.cpu" {
-		r.problem(n.node.Line, path, "is a quantity: want a list such as cpuset:0-7")
+		r.addProblem(n.node.Line, path, "is a quantity: want a list such as cpuset:0-7")
 	}
 	return "", (int(amount) + milliCPUsPerCPU - 1) / milliCPUsPerCPU
 }
@@ -261,7 +265,7 @@ func (r *crReader) parseCPUs(n anyNode, path string) (list string, whole int) {
 // milliCPUsPerCPU is the number of milli-CPUs in one CPU.
 const milliCPUsPerCPU = 1000
 
-// reserveCPUs sets the number of CPUs of the balloon type reserved. It adds the type if the document lacks it.
+// reserveCPUs sets the number of CPUs of the balloon type "reserved". It adds the type if the document lacks it.
 func (r *crReader) reserveCPUs(b *balloons.PolicyOptions, whole int) {
 	i := slices.IndexFunc(b.BalloonTypes, func(t balloons.TypeOptions) bool { return t.Name == "reserved" })
 	if i < 0 {
@@ -273,7 +277,7 @@ func (r *crReader) reserveCPUs(b *balloons.PolicyOptions, whole int) {
 	t := &b.BalloonTypes[i]
 	if t.MinCPUs != 0 && t.MinCPUs != whole {
 		path := fmt.Sprintf("spec.balloonTypes[%d].minCPUs", i)
-		r.problem(r.lineOf(path), path, "is %d, but reservedResources.cpu is %d CPUs: make both equal, or remove one", t.MinCPUs, whole)
+		r.addProblem(r.lineOf(path), path, "is %d, but reservedResources.cpu is %d CPUs: make both equal, or remove one", t.MinCPUs, whole)
 		return
 	}
 	t.MinCPUs = whole

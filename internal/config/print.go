@@ -12,7 +12,7 @@ import (
 // configuration.
 func Print(c Config) []byte { return encodeYAML(yamlNode(reflect.ValueOf(c), reflect.Value{})) }
 
-// encodeYAML formats a YAML node that this package made.
+// encodeYAML returns a YAML node as text. The node must be made by this package.
 func encodeYAML(n *yaml.Node) []byte {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
@@ -22,19 +22,19 @@ func encodeYAML(n *yaml.Node) []byte {
 	return b.Bytes()
 }
 
-// yamlNode makes the node of a value. A section has only the keys that differ from those of other, or all keys if other
-// is not valid.
-func yamlNode(v, other reflect.Value) *yaml.Node {
+// yamlNode makes the node of a value. The node of a section has only the keys whose values differ from the values in
+// base. If base is the zero reflect.Value, the node has all keys.
+func yamlNode(v, base reflect.Value) *yaml.Node {
 	switch v.Kind() {
 	case reflect.Struct:
-		return sectionNode(v, other)
+		return sectionNode(v, base)
 	case reflect.Slice:
 		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: yaml.FlowStyle}
 		if isSectionList(v.Type()) && v.Len() > 0 {
 			n.Style = 0 // one section below the other
 		}
 		var unset reflect.Value
-		if other.IsValid() && isSectionList(v.Type()) {
+		if base.IsValid() && isSectionList(v.Type()) {
 			unset = reflect.New(v.Type().Elem()).Elem()
 			fillDefaults(unset)
 		}
@@ -53,13 +53,13 @@ func yamlNode(v, other reflect.Value) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: fmt.Sprint(v.Interface())}
 }
 
-// sectionNode is yamlNode for a section.
-func sectionNode(v, other reflect.Value) *yaml.Node {
+// sectionNode makes the node of a section, with the keys whose values differ from the values in base.
+func sectionNode(v, base reflect.Value) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	for f, fv := range v.Fields() {
 		var was reflect.Value
-		if other.IsValid() {
-			was = other.FieldByName(f.Name)
+		if base.IsValid() {
+			was = base.FieldByName(f.Name)
 			if reflect.DeepEqual(fv.Interface(), was.Interface()) || fv.Kind() == reflect.Slice && fv.Len() == 0 && was.Len() == 0 {
 				continue
 			}
@@ -69,6 +69,7 @@ func sectionNode(v, other reflect.Value) *yaml.Node {
 	return n
 }
 
+// textNode makes the node of a string.
 func textNode(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 }

@@ -16,7 +16,7 @@ type Problem struct {
 	What string // what is wrong, without the key
 }
 
-// String returns "file:line: path: what" without the parts that are unknown.
+// String returns "file:line: path: what". It leaves out a file, line or path that is not set.
 func (p Problem) String() string {
 	at := p.File
 	if at != "" && p.Line > 0 {
@@ -49,7 +49,7 @@ func errorOf(problems []Problem) error {
 	return &Error{Problems: problems}
 }
 
-// quoteShort quotes text of a document and shortens it.
+// quoteShort quotes a text of a document, and cuts it if it is long.
 func quoteShort(s string) string {
 	const most = 60
 	if len(s) > most {

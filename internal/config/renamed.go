@@ -8,7 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// formerNames returns the keys of a section by their former names, from the tag "was" of its fields.
+// formerNames returns the keys of a section that had another name, by their former names. The tag "was" of a field has
+// the former name.
 func formerNames(section reflect.Type) map[string]string {
 	names := map[string]string{}
 	for f := range section.Fields() {
@@ -19,7 +20,8 @@ func formerNames(section reflect.Type) map[string]string {
 	return names
 }
 
-// newName returns the present name of a key, and notes the key if the document has its former name.
+// newName returns the present name of a key. If the document has the key by its former name, newName adds the key to
+// formerKeys.
 func (d *decoder) newName(section reflect.Type, path string, key *yaml.Node) string {
 	now, was := formerNames(section)[key.Value]
 	if !was {
@@ -31,17 +33,18 @@ func (d *decoder) newName(section reflect.Type, path string, key *yaml.Node) str
 	return now
 }
 
-// KeyWarnings lists the keys that a document has by their former names, which are read like the new ones, and the keys
-// of its placement.policyFile that have no equivalent. It is empty for a document that is malformed.
+// KeyWarnings lists the keys that a document has by their former names; the agent still reads such keys. It also lists
+// the keys in the document's placement.policyFile that have no equivalent. The list is empty for a malformed document.
 func KeyWarnings(name string, data []byte) []Problem {
 	c, d := decodeDocument(name, data)
 	if d == nil {
 		return nil
 	}
-	return append(d.formerKeys, unservedKeys(c)...)
+	return append(d.formerKeys, unconvertedKeys(c)...)
 }
 
-// Rename gives the top-level keys of a document their new names. It reports whether there were any to change.
+// Rename gives top-level keys of a document that have a former name the present name. It reports whether it renamed a
+// key.
 func Rename[V any](document map[string]V) (changed bool) {
 	for was, now := range formerNames(reflect.TypeFor[Config]()) {
 		v, has := document[was]
@@ -53,7 +56,8 @@ func Rename[V any](document map[string]V) (changed bool) {
 	return changed
 }
 
-// RenameJSON does what Rename does for a document as JSON. It returns a document that is not a mapping unchanged.
+// RenameJSON gives top-level keys of a JSON document that have a former name the present name. It returns a document
+// that is not a mapping unchanged.
 func RenameJSON(document []byte) []byte {
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(document, &keys) != nil || !Rename(keys) {

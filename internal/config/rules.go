@@ -18,24 +18,25 @@ import (
 )
 
 // rule is the condition that a value must meet in addition to its type. Validation,
-// schema and docs all read it.
+// schema and docs use the same rules.
 type rule struct {
-	choices        []string              // the valid values; each element of a list must be one, and none twice
+	choices        []string              // the valid values of a text, or of each element of a list
 	otherSpellings []string              // other spellings of choices, which respell replaces
 	pattern        string                // a regular expression that the text must match; "" for none
 	matches        func(s string) bool   // whether s matches pattern, which is compiled at the first use; nil without pattern
 	description    string                // describes the valid values for users
 	check          func(s string) string // what is wrong with a text, or ""; nil if only the pattern is checked
 	maxBytes       int                   // the most bytes of a text, also maxLength in the schema; 0 for no limit
-	required       bool                  // a list must have at least one element
+	required       bool                  // whether a list must have at least one element
 	min, max       int                   // the bounds of an integer; no bounds if both are 0
 }
 
-// keyRules returns the rule of every key that has one, by path. The tag "check" of a field gives its rule: "one|two"
-// for values, "1..10" for a range, otherwise the name of a rule in namedRules. Callers share the map and must not
-// change it.
+// keyRules returns the rule of every key that has a rule, by the key's path. The tag "check" of a field is the rule of
+// its key: "one|two" for values, "1..10" for a range, otherwise the name of a rule in namedRules. Callers share the map
+// and must not change it.
 var keyRules = sync.OnceValue(readRules)
 
+// readRules makes the map of keyRules from the tags "check".
 func readRules() map[string]rule {
 	all, named := map[string]rule{}, namedRules()
 	for name, r := range named {
@@ -62,6 +63,7 @@ func patternMatcher(pattern string) func(string) bool {
 	return func(s string) bool { return compiled().MatchString(s) }
 }
 
+// ruleOf returns the rule of a tag "check". The parameter named has the rules of namedRules.
 func ruleOf(tag string, named map[string]rule) rule {
 	if r, ok := named[tag]; ok {
 		return r
@@ -79,10 +81,10 @@ func ruleOf(tag string, named map[string]rule) rule {
 	return rule{} // TestEveryKeyIsDescribed finds such a tag
 }
 
-// maxRuleText is the longest text in a rule that is no expression, in bytes.
+// maxRuleText is the largest size of a text of a CEL rule that is not an expression, in bytes.
 const maxRuleText = 1024
 
-// Patterns that several rules have.
+// Patterns that several of the named rules use.
 const (
 	listPattern = `^\s*([0-9]+(-[0-9]+)?(\s*,\s*[0-9]+(-[0-9]+)?)*)?\s*$` // a kernel list of CPUs or NUMA nodes
 	typePattern = `^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`                     // the name of a balloon type or of a memory policy class
@@ -169,6 +171,7 @@ func placementRules() map[string]rule {
 	}
 }
 
+// fieldNames returns the names of all fields that the agent can set, such as cpu.shares.
 func fieldNames() []string {
 	var names []string
 	for _, f := range lifecycle.Fields() {

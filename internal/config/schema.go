@@ -10,8 +10,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Schema returns the JSON Schema of the configuration file. Structure and types come from the structs, descriptions
-// from their comments, and choices and bounds from the rules that Validate applies.
+// Schema returns the JSON Schema of the configuration file. Structure and types come from the structs, and descriptions
+// from the comments of the structs' fields. Choices and bounds come from the rules that Validate applies.
 func Schema() ([]byte, error) {
 	root, err := jsonschema.For[Config](nil)
 	if err != nil {
@@ -45,7 +45,7 @@ func Schema() ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// makeOptional makes every key optional. It allows null for a section and forbids null for a list, like the decoder. A
+// makeOptional makes every key optional. Like the decoder, it allows null for a section and forbids null for a list. A
 // section is null in YAML if all its keys are commented out.
 func makeOptional(s *jsonschema.Schema) {
 	s.Required = nil
@@ -79,6 +79,7 @@ func findSchema(s *jsonschema.Schema, path string) *jsonschema.Schema {
 	return findSchema(s, up).Properties[key]
 }
 
+// constrain adds the rule to the schema of a key.
 func (r rule) constrain(s *jsonschema.Schema) {
 	if r.required {
 		s.MinItems, r.required = new(1), false

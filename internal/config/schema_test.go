@@ -61,13 +61,13 @@ func TestDefaultTags(t *testing.T) {
 // TestNeedRestart lists the keys that need a restart, and a section only once.
 func TestNeedRestart(t *testing.T) {
 	c := Default()
-	if keys := NeedRestart(c, Default()); len(keys) > 0 {
+	if keys := KeysNeedingRestart(c, Default()); len(keys) > 0 {
 		t.Errorf("nothing differs, and %v", keys)
 	}
 	c.Paths.Sys, c.Paths.Dev, c.NRI.Index, c.NRI.Cede, c.Log.Level, c.Strict = "/a", "/b", "07", []string{"cpu.shares"}, "debug", true
 	c.FailurePolicy.Agent = "fail"
 	want := []string{"failurePolicy.agent (the agent uses the new value at once; the runtime gets it at its next connection)", "nri.index", "paths"}
-	if d := cmp.Diff(want, NeedRestart(Default(), c)); d != "" {
+	if d := cmp.Diff(want, KeysNeedingRestart(Default(), c)); d != "" {
 		t.Error(d)
 	}
 }

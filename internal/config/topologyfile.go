@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/class"
 )
 
-// topologySpec has the keys of the section placement.topologyAware, and those that only the custom resource
-// TopologyAwarePolicy of containers/nri-plugins has.
+// topologySpec is the spec of a TopologyAwarePolicy of containers/nri-plugins. It has the keys of the section
+// placement.topologyAware, and keys that only the custom resource has.
 type topologySpec struct {
 	TopologyAware
 	policyKeys
@@ -26,20 +26,21 @@ type topologySpec struct {
 	DefaultExclusiveCPUClass anyNode `json:"defaultExclusiveCPUClass" none:"CPU classes"`
 }
 
-// convertTopologyAware puts the spec of a TopologyAwarePolicy into a configuration.
+// convertTopologyAware writes the spec of a TopologyAwarePolicy to a configuration.
 func (r *crReader) convertTopologyAware(s *topologySpec, c *Config) {
 	c.Placement.Policy, c.Placement.TopologyAware = "topology-aware", s.TopologyAware
 	c.Placement.TopologyAware.ReservedPoolNamespaces = withKubeSystem(s.ReservedPoolNamespaces)
 	r.convertSchedulingClasses(s, &c.Placement.TopologyAware)
 	if !s.PinCPU {
-		r.noteUnconverted("spec.pinCPU", "has no equivalent: with mode: observe the agent decides and pins nothing")
+		r.noteUnconverted("spec.pinCPU", "has no equivalent: with mode: observe the agent decides CPUs, but pins no container to CPUs")
 	}
 	if whole := r.convertPools(&s.policyKeys, &c.Pools); whole > 0 {
 		r.noteUnconverted("spec.reservedResources.cpu", "has no equivalent: write a list of %d CPUs into pools.reserved", whole)
 	}
 }
 
-// convertSchedulingClasses makes lists of the mappings from namespaces, and from QoS classes, to scheduling classes.
+// convertSchedulingClasses converts two mappings to lists: from namespaces to scheduling classes, and from QoS classes
+// to scheduling classes.
 func (r *crReader) convertSchedulingClasses(s *topologySpec, o *TopologyAware) {
 	const namespaces, qos = "spec.namespaceSchedulingClasses", "spec.podQoSSchedulingClasses"
 	r.visitTextPairs(s.NamespaceSchedulingClasses, namespaces, func(namespace, name string, _ int) {
@@ -52,22 +53,22 @@ func (r *crReader) convertSchedulingClasses(s *topologySpec, o *TopologyAware) {
 				return
 			}
 		}
-		r.problem(line, qos, "%s is not a QoS class: want Guaranteed, Burstable or BestEffort", quoteShort(of))
+		r.addProblem(line, qos, "%s is not a QoS class: want Guaranteed, Burstable or BestEffort", quoteShort(of))
 	})
 }
 
-// visitTextPairs calls add for each pair of a mapping of texts.
+// visitTextPairs calls add for each key and value of a mapping from texts to texts.
 func (r *crReader) visitTextPairs(n anyNode, path string, add func(key, value string, line int)) {
 	if n.node == nil || isNull(n.node) {
 		return
 	}
 	if n.node.Kind != yaml.MappingNode {
-		r.problem(n.node.Line, path, "want a mapping of names, got %s", describeNode(n.node))
+		r.addProblem(n.node.Line, path, "want a mapping of names, got %s", describeNode(n.node))
 		return
 	}
 	for key, value := range yamlPairs(n.node) {
 		if key.Kind != yaml.ScalarNode || value.Kind != yaml.ScalarNode || value.ShortTag() != "!!str" {
-			r.problem(key.Line, path, "want a mapping of names, got %s", describeNode(value))
+			r.addProblem(key.Line, path, "want a mapping of names, got %s", describeNode(value))
 			continue
 		}
 		add(key.Value, value.Value, key.Line)

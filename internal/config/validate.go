@@ -19,12 +19,13 @@ import (
 	"github.com/trimtab/trimtab/internal/rules"
 )
 
-// maxSocketPath is the longest path in the kernel's sockaddr_un, without its NUL.
+// maxSocketPath is the largest length of a path in the kernel's sockaddr_un, without the final NUL.
 const maxSocketPath = 107
 
+// socketPathDescription describes a valid socket path for users.
 var socketPathDescription = fmt.Sprintf("absolute path of at most %d bytes", maxSocketPath)
 
-// allowedValues describes the valid values in messages, for rules without choices.
+// allowedValues describes the valid values for users. It is for rules without choices.
 func (r rule) allowedValues() string {
 	if r.max != 0 {
 		return fmt.Sprintf("%d to %d", r.min, r.max)
@@ -32,7 +33,7 @@ func (r rule) allowedValues() string {
 	return r.description
 }
 
-// orEmpty returns a rule that also accepts the empty text.
+// orEmpty returns the rule r, changed to accept also the empty text.
 func orEmpty(r rule) rule {
 	wrong := r.check
 	r.description += ", or empty"
@@ -48,6 +49,7 @@ func orEmpty(r rule) rule {
 // valueProblems are errors in the values of a configuration. They have no files and lines.
 type valueProblems []Problem
 
+// add adds an error about the key at path.
 func (f *valueProblems) add(path, format string, args ...any) {
 	*f = append(*f, Problem{Path: path, What: fmt.Sprintf(format, args...)})
 }
@@ -83,13 +85,13 @@ func Validate(c Config) []Problem {
 		}
 	}
 	if c.NRIHost.Enabled && c.Attach != "cri" {
-		found.add("nriHost.enabled", "needs the CRI proxy, because the agent serves NRI plugins in front of it: set attach: cri")
+		found.add("nriHost.enabled", "needs the CRI proxy, because the proxy calls the NRI plugins: set attach: cri")
 	}
 	if socket := c.PodResources.Socket; socket != "" && filepath.Clean(socket) == filepath.Clean(c.PodSpec.Kubelet.PodResourcesSocket) {
 		found.add("podResources.socket", "is the kubelet's own socket (podspec.kubelet.podResourcesSocket): set another path, because the kubelet serves this one")
 	}
 	if c.Authority == "dra" && c.Attach == "hooks" {
-		found.add("authority", "dra needs an attachment that has the containers' CDI devices: set attach: nri, cri or bypass")
+		found.add("authority", "dra needs an attachment that gets the CDI devices of containers: set attach: nri, cri or bypass")
 	}
 	if c.TopologyManager.Policy != "none" && (c.Placement.Policy != "pools" || c.Authority != "agent") {
 		found.add("topologyManager.policy", "needs an agent that chooses CPUs: set placement.policy: pools and authority: agent")
@@ -103,7 +105,8 @@ func Validate(c Config) []Problem {
 	return found
 }
 
-// checkRules compiles the CEL rules and adds their errors. It does nothing if a key of a rule is invalid.
+// checkRules compiles the CEL rules and adds the errors of the compiler. It does nothing if another check has already
+// found an invalid key of a rule.
 func (f *valueProblems) checkRules(c Config) {
 	if slices.ContainsFunc(*f, func(p Problem) bool { return strings.HasPrefix(p.Path, "rules[") }) {
 		return
@@ -117,8 +120,8 @@ func (f *valueProblems) checkRules(c Config) {
 	}
 }
 
-// checkGrants adds an error for each balloon type that prefers CPUs near granted devices, if no socket reports the
-// grants.
+// checkGrants adds an error for each balloon type that prefers CPUs near granted devices, if no socket is set from
+// which the agent reads the grants.
 func (f *valueProblems) checkGrants(c Config) {
 	if c.PodSpec.Kubelet.PodResourcesSocket != "" {
 		return
@@ -128,7 +131,7 @@ func (f *valueProblems) checkGrants(c Config) {
 	}
 }
 
-// checkPlacement adds the errors that concern several keys of a policy.
+// checkPlacement adds an error for each key of a placement policy that is valid alone but not together with others.
 func (f *valueProblems) checkPlacement(p *Placement) {
 	for _, w := range balloons.Check(p.Balloons) {
 		f.add("placement.balloons."+w.Path, "%s", w.Text)
@@ -145,13 +148,14 @@ func (f *valueProblems) checkPlacement(p *Placement) {
 	}
 }
 
-// checkVariables adds an error for each variable whose name an earlier, different variable has.
+// checkVariables adds an error for each entry of hooks.cpuEnv.variables that has the variable name of an earlier entry
+// but another text.
 func (f *valueProblems) checkVariables(variables []string) {
 	seen := map[string]string{}
 	for i, text := range variables {
 		name, _, _ := strings.Cut(text, "=")
 		if first, twice := seen[name]; twice && first != text {
-			f.add(fmt.Sprintf("hooks.cpuEnv.variables[%d]", i), "is %s, but %s has this name already", quoteShort(text), quoteShort(first))
+			f.add(fmt.Sprintf("hooks.cpuEnv.variables[%d]", i), "is %s, but the earlier entry %s has the same variable name", quoteShort(text), quoteShort(first))
 		}
 		seen[name] = text
 	}
@@ -160,7 +164,7 @@ func (f *valueProblems) checkVariables(variables []string) {
 // checkKubelet adds an error for each key of podspec.kubelet that is valid alone but not together with the others.
 func (f *valueProblems) checkKubelet(k KubeletClient) {
 	if (k.CertFile == "") != (k.KeyFile == "") {
-		f.add("podspec.kubelet.certFile", "needs keyFile: set both or neither")
+		f.add("podspec.kubelet.certFile", "needs podspec.kubelet.keyFile, and keyFile needs certFile: set both or neither")
 	}
 	if strings.HasPrefix(k.URL, "https://") {
 		return
@@ -192,6 +196,7 @@ func (f *valueProblems) checkAuthorizationRule(a Rule, path string) {
 	}
 }
 
+// checkInteger returns what is wrong with the integer i, or "".
 func (r rule) checkInteger(i int64) string {
 	if r.max != 0 && (i < int64(r.min) || i > int64(r.max)) {
 		return fmt.Sprintf("is %d, want %s", i, r.allowedValues())
@@ -199,6 +204,7 @@ func (r rule) checkInteger(i int64) string {
 	return ""
 }
 
+// checkList calls report for every error in the list v of texts.
 func (r rule) checkList(path string, v reflect.Value, report func(path, what string)) {
 	if r.required && v.Len() == 0 {
 		report(path, "is missing, want a list with at least one element")
@@ -233,7 +239,7 @@ func (r rule) checkText(s string) string {
 	return ""
 }
 
-// parsedBy returns a check that reports the error of a parser.
+// parsedBy returns a function for the field check of a rule: it calls parse and returns the text of the error.
 func parsedBy[T any](parse func(string) (T, error)) func(string) string {
 	return func(s string) string {
 		if _, err := parse(s); err != nil {
@@ -245,20 +251,21 @@ func parsedBy[T any](parse func(string) (T, error)) func(string) string {
 
 var isNamespacePattern = patternMatcher(namespacePattern)
 
+// namespacePattern matches texts that have only characters of namespace names and patterns.
 const namespacePattern = `^[a-z0-9*?\[\]^-]{1,63}$`
 
-// checkNamespacePattern returns what is wrong with a pattern of namespaces, or "".
+// checkNamespacePattern returns what is wrong with a name or pattern of namespaces, or "".
 func checkNamespacePattern(s string) string {
 	switch {
 	case !isNamespacePattern(s):
 		return fmt.Sprintf("is %s, want names or patterns of namespaces", quoteShort(s))
 	case !intent.IsNamespacePattern(s):
-		return fmt.Sprintf("is %s: an empty pattern, or a [ without ]", quoteShort(s))
+		return fmt.Sprintf("is %s, which is not a pattern: it has a [ without ], or wrong characters between [ and ]", quoteShort(s))
 	}
 	return ""
 }
 
-// checkLabelSelector returns what is wrong with a label selector.
+// checkLabelSelector returns what is wrong with a label selector, or "".
 func checkLabelSelector(s string) string {
 	if _, err := labels.Parse(s); err != nil {
 		return fmt.Sprintf("is %s, which is not a label selector: %v", quoteShort(s), err)
@@ -266,7 +273,8 @@ func checkLabelSelector(s string) string {
 	return ""
 }
 
-// checkAddress refuses host names, because they may not resolve yet when the node starts.
+// checkAddress returns what is wrong with an IP address and port, or "". It refuses host names, because a host name may
+// not resolve yet when the node starts.
 func checkAddress(s string) string {
 	host, port, err := net.SplitHostPort(s)
 	if err == nil && host != "" {
@@ -283,6 +291,7 @@ var koordinatorClasses = map[string]string{
 	"LSE": "dedicated", "LSR": "dedicated", "LS": "shared", "BE": "reclaimed", "SYSTEM": "system",
 }
 
+// checkChoice returns what is wrong with s, or "", for a rule with choices.
 func (r rule) checkChoice(s string) string {
 	if slices.Contains(r.choices, s) {
 		return ""
@@ -296,15 +305,16 @@ func (r rule) checkChoice(s string) string {
 		return "is missing, want " + want
 	}
 	if same, ok := koordinatorClasses[s]; ok && slices.Contains(r.choices, same) {
-		return fmt.Sprintf("is %s, want %s; Koordinator's class %s is %q here", quoteShort(s), want, s, same)
+		return fmt.Sprintf("is %s, want %s; Koordinator's class %s is %q in Trimtab", quoteShort(s), want, s, same)
 	}
 	words := slices.DeleteFunc(slices.Clone(r.choices), func(c string) bool { return c == "" })
 	if near, d := nearest.Word(s, words); len(words) > 1 && d <= 2 {
-		return fmt.Sprintf("is %s, want %s; nearest %q", quoteShort(s), want, near)
+		return fmt.Sprintf("is %s, want %s; the nearest valid value is %q", quoteShort(s), want, near)
 	}
 	return fmt.Sprintf("is %s, want %s", quoteShort(s), want)
 }
 
+// checkAbsolutePath returns what is wrong with an absolute path, or "".
 func checkAbsolutePath(s string) string {
 	if !filepath.IsAbs(s) || strings.ContainsRune(s, 0) {
 		return fmt.Sprintf("is %s, want an absolute path", quoteShort(s))
@@ -312,9 +322,10 @@ func checkAbsolutePath(s string) string {
 	return ""
 }
 
+// checkSocketPath returns what is wrong with the path of a socket, or "".
 func checkSocketPath(s string) string {
 	if wrong := checkAbsolutePath(s); wrong != "" || len(s) <= maxSocketPath {
 		return wrong
 	}
-	return fmt.Sprintf("is %d bytes long; a socket path has at most %d", len(s), maxSocketPath)
+	return fmt.Sprintf("is %d bytes long, but the path of a socket may have at most %d bytes", len(s), maxSocketPath)
 }

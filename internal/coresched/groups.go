@@ -18,10 +18,11 @@ type Groups struct {
 	cookieByGroup  map[string]uint64
 	threadsByGroup map[string][]int // ids of threads
 	groupByCookie  map[uint64]string
-	cleanupAt      int // the number of groups above which groups without threads are removed
+	cleanupAt      int // recordLocked removes groups without live threads when there are more groups than this and than minCleanup
 }
 
-// minCleanup is the number of groups up to which groups without threads are not removed.
+// minCleanup is a number of groups. While there are at most so many groups, recordLocked does not look for groups
+// without live threads.
 const minCleanup = 64
 
 // New makes Groups for a kernel's threads.
@@ -29,13 +30,14 @@ func New(k Kernel) *Groups {
 	return &Groups{kernel: k, cookieByGroup: map[string]uint64{}, threadsByGroup: map[string][]int{}, groupByCookie: map[uint64]string{}}
 }
 
-// maxRounds limits how often Join reads the list of threads.
+// maxRounds is the maximum number of times that Join reads the list of threads.
 const maxRounds = 5
 
-// Join gives threads the cookie of a group. If group is "", it removes their cookies. found reports whether there were
-// any threads, and changed whether one of them had another cookie. Threads that start meanwhile have their parent's
-// cookie, so Join repeats until all threads have the cookie, but at most maxRounds times. If the threads have a cookie
-// from an earlier run of the agent, that cookie becomes the group's.
+// Join gives all threads that the function threads lists the cookie of a group. If group is "", Join removes the
+// cookies of the threads. found means that the function listed at least one thread. changed means that Join changed the
+// cookie of a thread. A thread that starts during Join has the cookie of its parent. Join therefore lists the threads
+// again until no cookie changes, but at most maxRounds times. If the threads have a cookie from an earlier run of the
+// agent, that cookie becomes the cookie of the group.
 func (g *Groups) Join(group string, threads func() ([]int, error)) (found, changed bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -54,9 +56,9 @@ func (g *Groups) Join(group string, threads func() ([]int, error)) (found, chang
 	return found, changed, nil
 }
 
-// joinLocked gives the cookie of a group to the listed threads, and reports whether one had another cookie.
+// joinLocked gives the cookie of a group to these threads, and reports whether it changed the cookie of a thread.
 func (g *Groups) joinLocked(group string, threads []int) (changed bool, err error) {
-	from, want := 0, uint64(0)
+	from, want := 0, uint64(0) // from is a thread that already has the cookie want; 0 and 0 if no live thread has the group's cookie
 	if group != "" {
 		from, want = g.memberLocked(group)
 	}
@@ -116,8 +118,7 @@ func (g *Groups) recordLocked(group string, cookie uint64) {
 	if len(g.cookieByGroup) <= max(g.cleanupAt, minCleanup) {
 		return
 	}
-	// No event reports the end of a group: its last thread ends, and its name is not used
-	// again.
+	// No event reports that the last thread of a group has ended, so recordLocked checks all groups.
 	for _, other := range slices.Collect(maps.Keys(g.cookieByGroup)) {
 		if other != group {
 			g.memberLocked(other)
@@ -127,8 +128,8 @@ func (g *Groups) recordLocked(group string, cookie uint64) {
 }
 
 // memberLocked returns a live thread of a group and the group's cookie, or zeros if the group has no live thread. It
-// removes threads that have ended or have another cookie. It forgets a group without threads, because the kernel
-// removes a cookie with its last thread.
+// removes from the group all threads that have ended or have another cookie. If no thread remains, it forgets the
+// group, because the kernel removes a cookie when the last thread with this cookie ends.
 func (g *Groups) memberLocked(group string) (thread int, cookie uint64) {
 	seen := map[int]bool{}
 	var live []int

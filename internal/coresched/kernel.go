@@ -16,16 +16,16 @@ type Kernel interface {
 	Cookie(thread int) (uint64, error)
 	// Create gives a thread a cookie that no other thread has.
 	Create(thread int) error
-	// Share gives the thread with id "to" the cookie of the thread with id "from". If "from" is 0, it removes the
-	// cookie.
-	Share(from, to int) error
+	// Share gives the thread target the cookie of the thread source. If source is 0, Share removes the cookie of
+	// target.
+	Share(source, target int) error
 }
 
-// oneThread is PR_SCHED_CORE_SCOPE_THREAD of prctl(2): the call affects one thread, not its
-// process.
+// oneThread is PR_SCHED_CORE_SCOPE_THREAD of prctl(2): the call affects one thread, not the thread's whole process.
 const oneThread = 0
 
-// Real calls prctl(2). It needs the host's PID namespace and CAP_SYS_PTRACE.
+// Real is the Kernel of the host. Its methods call prctl(2). The agent needs the host's PID namespace and
+// CAP_SYS_PTRACE.
 type Real struct{}
 
 // Cookie returns a thread's cookie.
@@ -38,18 +38,18 @@ func (Real) Create(thread int) error {
 	return unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_CREATE, uintptr(thread), oneThread, 0)
 }
 
-// Share makes a new thread of the agent take the cookie of one thread and give it to the other thread. The new thread
-// then ends, so that no other code of the agent runs with the cookie.
-func (Real) Share(from, to int) error {
+// Share gives the thread target the cookie of the thread source. A new thread of the agent takes the cookie of source
+// and gives it to target. The new thread then ends, so that no other code of the agent runs with the cookie.
+func (Real) Share(source, target int) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked, so that the thread ends with its goroutine
 		var err error
-		if from != 0 {
-			err = unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_SHARE_FROM, uintptr(from), oneThread, 0)
+		if source != 0 {
+			err = unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_SHARE_FROM, uintptr(source), oneThread, 0)
 		}
 		if err == nil {
-			err = unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_SHARE_TO, uintptr(to), oneThread, 0)
+			err = unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_SHARE_TO, uintptr(target), oneThread, 0)
 		}
 		done <- err
 	}()

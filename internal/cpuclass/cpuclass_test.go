@@ -121,7 +121,7 @@ func TestLacks(t *testing.T) {
 		"C-state":        {lifecycle.CPUClass{DisabledCStates: []string{"C6", "C9"}, Governor: "performance"}, "the CPU has no C-state C9; it has POLL, C1, C6"},
 		"base":           {lifecycle.CPUClass{MinFreq: "base", MaxFreq: "min", Governor: "performance"}, "the lowest frequency would be 2000000 kHz, which is above the highest frequency, 800000 kHz"},
 		"by the kernel":  {lifecycle.CPUClass{Governor: "performance", MaxFreq: "1234567"}, "invalid argument"},
-		"not in force":   {lifecycle.CPUClass{Governor: "performance", EnergyPreference: "power", MaxFreq: "900000"}, `energy_performance_preference has "performance" after "power" was written`},
+		"not in force":   {lifecycle.CPUClass{Governor: "performance", EnergyPreference: "power", MaxFreq: "900000"}, `energy_performance_preference has "performance" after the agent wrote "power"`},
 		"highest of all": {lifecycle.CPUClass{MinFreq: "turbo"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

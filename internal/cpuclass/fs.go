@@ -19,7 +19,7 @@ type FS interface {
 	List(dir string) ([]string, error)
 }
 
-// DirFS is a directory of this machine. No link can lead out of it.
+// DirFS is a directory of this machine. It does not follow symbolic links to files outside the directory.
 type DirFS struct{ root *os.Root }
 
 // Open opens the tree at dir, usually /sys/devices/system/cpu.
@@ -34,7 +34,7 @@ func Open(dir string) (*DirFS, error) {
 // Close closes the root.
 func (r *DirFS) Close() error { return r.root.Close() }
 
-// maxFileBytes limits the bytes that are read of one file. Attributes of sysfs have at most a page.
+// maxFileBytes limits the bytes that Read reads of one file. A sysfs file has at most one page of text.
 const maxFileBytes = 64 << 10
 
 // Read returns the text of a file.
@@ -68,8 +68,8 @@ func (r *DirFS) List(dir string) ([]string, error) {
 	return names, err
 }
 
-// UnavailableFS returns a tree without files. Its methods return the text of err. They never return fs.ErrNotExist,
-// because that means that the kernel lacks one file.
+// UnavailableFS returns a tree without files. All its methods return an error with the text of err. This error is never
+// fs.ErrNotExist: callers would conclude from fs.ErrNotExist that the kernel lacks only this one file.
 func UnavailableFS(err error) FS { return unavailableFS{errors.New(err.Error())} }
 
 type unavailableFS struct{ err error }

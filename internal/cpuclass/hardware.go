@@ -16,23 +16,24 @@ import (
 const (
 	governorFile   = "scaling_governor"
 	preferenceFile = "energy_performance_preference"
-	lowestFile     = "scaling_min_freq"
-	highestFile    = "scaling_max_freq"
+	minFreqFile    = "scaling_min_freq"
+	maxFreqFile    = "scaling_max_freq"
 )
 
 // setting is a file and the text that it should have.
 type setting struct{ file, text string }
 
-// whyNoPolicy returns the reason why a CPU has no cpufreq policy. The agent may lack the right to read the policies.
+// whyNoPolicy returns an error that says why a CPU belongs to no cpufreq policy. If the agent cannot read the directory
+// of the policies, it is the error of this read.
 func whyNoPolicy(files FS) error {
 	if _, err := files.List(policiesDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return errors.New("the kernel has no cpufreq policy for it")
+	return errors.New("the kernel has no cpufreq policy for the CPU")
 }
 
-// settingsOf returns the files that a class sets for a unit, with their texts. If the hardware lacks
-// one of the values, it returns an error and no settings.
+// settingsOf returns the files that the class of a unit sets, with their texts. A unit is a group of CPUs with one
+// class. If the hardware does not support one of the values, settingsOf returns an error and no settings.
 func settingsOf(files FS, u *unit) (out []setting, err error) {
 	c := u.class
 	h := cpufreqPolicy{files, u.dir}
@@ -46,7 +47,7 @@ func settingsOf(files FS, u *unit) (out []setting, err error) {
 		out = append(out, setting{path.Join(u.dir, governorFile), c.Governor})
 	}
 	if p := c.EnergyPreference; p != "" {
-		if n, err := strconv.Atoi(p); err != nil || n < 0 || n > 255 { // drivers also take numbers
+		if n, err := strconv.Atoi(p); err != nil || n < 0 || n > 255 { // the driver also accepts a number from 0 to 255
 			if err := h.checkOffered("energy preference", p, "energy_performance_available_preferences"); err != nil {
 				return nil, err
 			}
@@ -54,13 +55,13 @@ func settingsOf(files FS, u *unit) (out []setting, err error) {
 		out = append(out, setting{path.Join(u.dir, preferenceFile), p})
 	}
 	for _, f := range []struct {
-		what, file string
-		want       lifecycle.Frequency
-	}{{"minFreq", lowestFile, c.MinFreq}, {"maxFreq", highestFile, c.MaxFreq}} {
+		key, file string // key is the field of the configuration
+		want      lifecycle.Frequency
+	}{{"minFreq", minFreqFile, c.MinFreq}, {"maxFreq", maxFreqFile, c.MaxFreq}} {
 		if f.want == "" {
 			continue
 		}
-		kHz, err := h.frequency(f.what, f.want)
+		kHz, err := h.frequency(f.key, f.want)
 		if err != nil {
 			return nil, err
 		}
@@ -82,20 +83,22 @@ type cpufreqPolicy struct {
 	policy string // the directory of the policy
 }
 
-// checkOffered returns an error unless a file of the policy lists the value.
-func (h cpufreqPolicy) checkOffered(what, value, file string) error {
+// checkOffered returns nil if the value is in the list of supported values in a file of the policy, and otherwise an
+// error. kind is the name of the value in the error.
+func (h cpufreqPolicy) checkOffered(kind, value, file string) error {
 	list, err := h.files.Read(path.Join(h.policy, file))
 	if err != nil {
-		return fmt.Errorf("the kernel does not list the values of %s that it supports: %w", what, err)
+		return fmt.Errorf("the agent cannot read which values of the %s the kernel supports: %w", kind, err)
 	}
 	if !slices.Contains(strings.Fields(list), value) {
-		return fmt.Errorf("the hardware does not have the %s %s; it has %s (%s)", what, value, list, file)
+		return fmt.Errorf("the hardware does not have the %s %s; it has %s (%s)", kind, value, list, file)
 	}
 	return nil
 }
 
-// frequency returns a frequency in kHz, or an error if the hardware does not support it.
-func (h cpufreqPolicy) frequency(what string, f lifecycle.Frequency) (kHz uint64, err error) {
+// frequency returns a frequency in kHz, or an error if the hardware does not support the frequency. key is the field of
+// the configuration that has the frequency.
+func (h cpufreqPolicy) frequency(key string, f lifecycle.Frequency) (kHz uint64, err error) {
 	lowest, err := h.kHz("cpuinfo_min_freq")
 	if err != nil {
 		return 0, err
@@ -111,13 +114,13 @@ func (h cpufreqPolicy) frequency(what string, f lifecycle.Frequency) (kHz uint64
 		return highest, nil
 	case lifecycle.BaseFreq:
 		if kHz, err = h.kHz("base_frequency"); err != nil {
-			return 0, fmt.Errorf("%s is base: %w", what, err)
+			return 0, fmt.Errorf("%s is base, and the agent cannot read the base frequency: %w", key, err)
 		}
 	default:
 		kHz, _ = f.KHz()
 	}
 	if kHz < lowest || kHz > highest {
-		return 0, fmt.Errorf("%s %d kHz is outside the range of the hardware: %d to %d kHz (cpuinfo_min_freq, cpuinfo_max_freq)", what, kHz, lowest, highest)
+		return 0, fmt.Errorf("%s %d kHz is outside the range of the hardware: %d to %d kHz (cpuinfo_min_freq, cpuinfo_max_freq)", key, kHz, lowest, highest)
 	}
 	return kHz, nil
 }
@@ -130,12 +133,13 @@ func (h cpufreqPolicy) kHz(file string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s has %q: %w", file, text, err)
+		return 0, fmt.Errorf("the file %s has %q instead of a frequency: %w", file, text, err)
 	}
 	return n, nil
 }
 
-// idleStates returns the settings that disable idle states of a CPU.
+// idleStates returns the settings that disable some idle states of a CPU. The parameter disabled has the names of these
+// states.
 func idleStates(files FS, cpu int, disabled []string) (out []setting, err error) {
 	if len(disabled) == 0 {
 		return nil, nil
@@ -143,7 +147,7 @@ func idleStates(files FS, cpu int, disabled []string) (out []setting, err error)
 	dir := fmt.Sprintf("cpu%d/cpuidle", cpu)
 	states, err := files.List(dir)
 	if err != nil {
-		return nil, fmt.Errorf("the kernel has no idle states for it: %w", err)
+		return nil, fmt.Errorf("the kernel has no idle states for the CPU: %w", err)
 	}
 	of := map[string]string{}
 	var has []string
@@ -162,7 +166,7 @@ func idleStates(files FS, cpu int, disabled []string) (out []setting, err error)
 	return out, nil
 }
 
-// Check returns, by name of the class, what the hardware of these CPUs lacks for classes. A class that
+// Check returns the reasons why CPUs do not support classes, by the name of the class. A class that
 // every CPU supports is not in the map. Check reads files and writes none.
 func Check(files FS, classes []lifecycle.CPUClass, cpus []int) (unsupported map[string]string) {
 	unsupported = map[string]string{}

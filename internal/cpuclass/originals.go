@@ -8,13 +8,14 @@ import (
 
 // savedOriginals is the stored form of original values.
 type savedOriginals struct {
-	// Boot identifies the boot in which Files were read.
+	// Boot identifies the boot of the machine in which the agent read Files.
 	Boot string `json:"boot"`
-	// Files are the texts that files had before the first write.
+	// Files has the text of each file from before the first write, by the name of the file.
 	Files map[string]string `json:"files"`
 }
 
-// loadOriginals reads stored originals. It ignores the originals of another boot.
+// loadOriginals reads the original values that an earlier run of the agent saved. It ignores values that were saved
+// before the last boot of the machine.
 func (w *Writer) loadOriginals(data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -29,7 +30,7 @@ func (w *Writer) loadOriginals(data []byte) error {
 	return nil
 }
 
-// saveOriginals stores the originals if they changed since they were stored.
+// saveOriginals stores the originals if they changed after the last successful save.
 func (w *Writer) saveOriginals() error {
 	if !w.unsaved || w.options.Save == nil {
 		return nil

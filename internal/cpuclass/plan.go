@@ -10,16 +10,17 @@ import (
 	"strconv"
 )
 
-// plan has the texts that the files of a unit should have.
+// plan has the texts that the files of one unit should have. A unit is a group of CPUs with one class.
 type plan struct {
 	unit
 
 	settings []setting // the values of the class
 	restore  []setting // the originals of files that the class does not set
-	repairs  []string  // describes values that other programs had changed
+	repairs  []string  // a description of each value that another program had changed
 }
 
-// plan computes the texts of a unit's files. It keeps the original texts of the files that it will write.
+// plan computes the texts that the files of a unit should have. For each file that will get a text of the class, it
+// first records the present text as the original.
 func (w *Writer) plan(u unit) plan {
 	p := plan{unit: u}
 	if p.class != nil && p.fault == "" {
@@ -43,11 +44,11 @@ func (w *Writer) computeSettings(p *plan) (err error) {
 		return err
 	}
 	for _, s := range p.settings {
-		if err := w.keepOriginal(s.file); err != nil {
+		if err := w.recordOriginal(s.file); err != nil {
 			return err
 		}
 		if path.Base(s.file) == governorFile { // the driver changes the energy preference when the governor changes
-			if err := w.keepOriginal(path.Join(p.dir, preferenceFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := w.recordOriginal(path.Join(p.dir, preferenceFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -55,8 +56,9 @@ func (w *Writer) computeSettings(p *plan) (err error) {
 	return nil
 }
 
-// keepOriginal keeps the text of a file as its original, unless the writer already has an original of the file.
-func (w *Writer) keepOriginal(file string) error {
+// recordOriginal records the text of a file as its original. If the writer already has an original of the file, the
+// original does not change.
+func (w *Writer) recordOriginal(file string) error {
 	if _, known := w.originals[file]; known {
 		return nil
 	}
@@ -67,13 +69,13 @@ func (w *Writer) keepOriginal(file string) error {
 	return err
 }
 
-// performanceGovernor returns the setting of the governor performance. With that governor, the driver chooses the
-// energy preference and accepts no other.
+// performanceGovernor returns the setting of the governor named performance. With this governor, the driver chooses the
+// energy preference itself and accepts no other preference.
 func (u *unit) performanceGovernor() setting {
 	return setting{path.Join(u.dir, governorFile), "performance"}
 }
 
-// originalsExcept returns the originals of a unit's files that are not among the settings.
+// originalsExcept returns the originals of those files of a unit that the settings do not write.
 func (w *Writer) originalsExcept(u *unit, settings []setting) (out []setting) {
 	implied := slices.Contains(settings, u.performanceGovernor())
 	for _, file := range slices.Sorted(maps.Keys(w.originals)) {
@@ -87,8 +89,8 @@ func (w *Writer) originalsExcept(u *unit, settings []setting) (out []setting) {
 	return out
 }
 
-// checkLimits returns an error if the lowest frequency would be above the highest. A class may set only
-// one of them.
+// checkLimits returns an error if the plan makes the lowest frequency higher than the highest frequency. If the class
+// sets only one of the two, checkLimits uses the original or present value of the other frequency.
 func (w *Writer) checkLimits(p *plan) error {
 	limit := func(name string) (kHz uint64) {
 		file := path.Join(p.dir, name)
@@ -96,7 +98,7 @@ func (w *Writer) checkLimits(p *plan) error {
 		if i := slices.IndexFunc(p.settings, func(s setting) bool { return s.file == file }); i >= 0 {
 			text = p.settings[i].text
 		} else if !known {
-			text, _ = w.options.Files.Read(file) // an unreadable limit counts as 0
+			text, _ = w.options.Files.Read(file) // a limit that the writer cannot read counts as 0
 		}
 		kHz, _ = strconv.ParseUint(text, 10, 64)
 		return kHz
@@ -104,7 +106,7 @@ func (w *Writer) checkLimits(p *plan) error {
 	if p.class.MinFreq+p.class.MaxFreq == "" {
 		return nil
 	}
-	if low, high := limit(lowestFile), limit(highestFile); low > high {
+	if low, high := limit(minFreqFile), limit(maxFreqFile); low > high {
 		return fmt.Errorf("the lowest frequency would be %d kHz, which is above the highest frequency, %d kHz", low, high)
 	}
 	return nil

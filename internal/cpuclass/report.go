@@ -7,13 +7,13 @@ import (
 
 // Report is the state of CPU classes after the last call of Apply or Repair.
 type Report struct {
-	// Wanted are the classes that CPUs should have. Faults are the reasons why CPUs do not have them.
+	// Wanted are the classes that CPUs should have. Faults are the reasons why some CPUs do not have their class.
 	Wanted []WantedClass
 	Faults []Fault
 	// InForce are the classes that CPUs have, with the texts of their files.
 	InForce []AppliedClass
-	// Repairs counts the values that other programs changed and that the writer wrote again.
-	// LastRepair describes the last such value.
+	// Repairs counts how often the writer wrote a value again after another program had changed the value.
+	// LastRepair describes the last of these changes.
 	Repairs    uint64
 	LastRepair string
 }
@@ -69,7 +69,7 @@ func mergeFaults(faults []Fault) (out []Fault) {
 	return out
 }
 
-// inForce returns the classes that units have. It merges units that have the same class and the same
+// inForce returns the classes that units have now. It merges units that have the same class and the same
 // texts in their files.
 func (w *Writer) inForce(units []unit) (out []AppliedClass) {
 	for i := range units {
@@ -88,18 +88,20 @@ func (w *Writer) inForce(units []unit) (out []AppliedClass) {
 	return out
 }
 
-// kernelTextsOf returns the names of a plan's files, with the texts that they had after they were written.
+// kernelTextsOf returns the names of the files that a plan's class sets. Each name is followed by the text that the
+// kernel showed after the write.
 func (w *Writer) kernelTextsOf(p *plan) (files []string) {
 	for _, s := range p.settings {
 		name := path.Base(s.file)
-		if name == "disable" { // of an idle state
+		if name == "disable" { // the file is in the directory of an idle state
 			state, err := w.options.Files.Read(path.Join(path.Dir(s.file), "name"))
 			if err != nil {
 				state = path.Base(path.Dir(s.file))
 			}
 			name = state + " disable"
 		}
-		// The CPUs of a policy have idle states of the same names, so the same text occurs once per CPU.
+		// All CPUs of a policy have idle states of the same names, so each text occurs once per CPU, but should be
+		// listed once.
 		if text := name + " " + w.lastWritten[s.file].kernelText; !slices.Contains(files, text) {
 			files = append(files, text)
 		}

@@ -16,24 +16,25 @@ import (
 type WantedClass struct {
 	Class lifecycle.CPUClass
 	CPUs  []int // the numbers of the CPUs
-	// Idle reports that no balloon has the CPUs. If CPUs of a balloon have the same cpufreq policy,
-	// the class of the balloon applies to the whole policy.
+	// Idle means that the CPUs belong to no balloon (a group of CPUs of the policy balloons). If CPUs of a balloon have
+	// the same cpufreq policy as an idle CPU, the idle CPU gets the class of the balloon.
 	Idle bool
 }
 
 // policy is a group of CPUs whose frequency the kernel sets together.
 type policy struct {
-	dir  string // below the root
+	dir  string // relative to the root of the FS; "" for a CPU without a policy
 	cpus []int  // the CPUs that are online
 }
 
-// policiesDir has a directory for each policy. The directory cpuN/cpufreq of a CPU is a link to one of them.
+// policiesDir has a directory for each policy. The directory cpuN/cpufreq of a CPU is a link to the directory of the
+// CPU's policy.
 const policiesDir = "cpufreq"
 
 // policiesOf reads the kernel's cpufreq policies. It leaves out policies without online CPUs, which
 // accept no writes. Without cpufreq, it returns none.
 func policiesOf(files FS) (all []policy) {
-	names, _ := files.List(policiesDir) // if it fails, whyNoPolicy returns the error
+	names, _ := files.List(policiesDir) // if List fails, whyNoPolicy returns the error later
 	for _, name := range names {
 		if !strings.HasPrefix(name, "policy") {
 			continue
@@ -61,10 +62,10 @@ type unit struct {
 	fault string              // the reason why the unit cannot have a class; "" for none
 }
 
-// key identifies a unit.
+// key identifies a unit by its first CPU.
 func (u *unit) key() int { return u.cpus[0] }
 
-// fingerprint returns a text that is equal for equal CPUs and classes.
+// fingerprint returns a text that changes if the CPUs or the class of the unit change.
 func (u *unit) fingerprint() string {
 	if u.class == nil {
 		return fmt.Sprint(u.cpus)
@@ -72,8 +73,8 @@ func (u *unit) fingerprint() string {
 	return fmt.Sprint(u.cpus, *u.class)
 }
 
-// unitsOf groups CPUs by policies. It includes CPUs that should have a class, and CPUs of files that
-// were written before.
+// unitsOf groups CPUs into units by their cpufreq policies. It includes the CPUs that should have a class, and the CPUs
+// of the files in written, which the writer changed earlier.
 func unitsOf(policies []policy, want []WantedClass, written []string) []unit {
 	of, needed, dirs := map[int]*WantedClass{}, map[int]bool{}, map[string]bool{}
 	for i := range want {

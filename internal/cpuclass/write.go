@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// execute writes a plan. If the kernel refuses a value of a class, execute restores the originals of all
-// files of the unit, so that no class is applied in part.
+// execute writes a plan. If the kernel refuses a value of the class, execute restores the originals of all
+// files of the unit, so that the unit never has only some values of the class.
 func (w *Writer) execute(p *plan) {
 	if len(p.settings) > 0 {
 		err := w.writeAll(p)
@@ -27,12 +27,12 @@ func (w *Writer) execute(p *plan) {
 	for _, s := range w.ordered(p.restore) {
 		if err := w.write(p, s); err == nil {
 			w.forgetRestored(s.file)
-		} else if !errors.Is(err, fs.ErrNotExist) { // without the file, the CPU is offline or removed
+		} else if !errors.Is(err, fs.ErrNotExist) { // a CPU without the file is offline or removed
 			errs = append(errs, err)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		p.fault = strings.TrimPrefix(p.fault+"; original values are not restored: "+err.Error(), "; ")
+		p.fault = strings.TrimPrefix(p.fault+"; the kernel does not have all original values again: "+err.Error(), "; ")
 	}
 }
 
@@ -46,8 +46,8 @@ func (w *Writer) writeAll(p *plan) error {
 	return w.verify(p)
 }
 
-// forgetRestoredFiles forgets the originals of files that were restored. If the class sets the governor, it keeps the
-// original of the energy preference, because the governor changes the preference.
+// forgetRestoredFiles drops the stored originals of files that were restored. If the class sets the governor, the
+// original of the energy preference stays stored, because the driver changes the preference with the governor.
 func (w *Writer) forgetRestoredFiles(p *plan) {
 	governs := slices.ContainsFunc(p.settings, func(s setting) bool { return path.Base(s.file) == governorFile })
 	for _, s := range p.restore {
@@ -57,32 +57,33 @@ func (w *Writer) forgetRestoredFiles(p *plan) {
 	}
 }
 
-// forgetRestored drops the stored original value of a file whose content is that value again.
+// forgetRestored drops the stored original of a file after the original was written to the file.
 func (w *Writer) forgetRestored(file string) {
 	delete(w.originals, file)
 	delete(w.lastWritten, file)
 	w.unsaved = true
 }
 
-// ordered sorts the files of a unit in the order in which the kernel accepts them. The energy preference
-// is written while the governor is not performance, which accepts no other preference. The highest
-// frequency is written before the lowest, unless its new value is below the current lowest.
+// ordered sorts the settings of a unit in an order in which the kernel accepts the texts. With the governor
+// performance, the kernel refuses to change the energy preference, so the preference comes before this governor. It
+// comes after any other governor. If the new highest frequency is below the present lowest frequency, the lowest
+// frequency comes before the highest. Otherwise the highest comes first.
 func (w *Writer) ordered(all []setting) []setting {
 	text := map[string]string{}
 	for _, s := range all {
 		text[path.Base(s.file)] = s.text
 	}
-	order := []string{governorFile, preferenceFile, lowestFile, highestFile}
+	order := []string{governorFile, preferenceFile, minFreqFile, maxFreqFile}
 	if text[governorFile] == "performance" {
 		order[0], order[1] = order[1], order[0]
 	}
 	for _, s := range all {
-		if path.Base(s.file) != lowestFile {
+		if path.Base(s.file) != minFreqFile {
 			continue
 		}
-		has, _ := w.options.Files.Read(s.file) // if it fails, write returns the error
+		has, _ := w.options.Files.Read(s.file) // if this read fails, the later read in write fails, too
 		present, _ := strconv.ParseUint(has, 10, 64)
-		if next, err := strconv.ParseUint(text[highestFile], 10, 64); err == nil && next >= present {
+		if next, err := strconv.ParseUint(text[maxFreqFile], 10, 64); err == nil && next >= present {
 			order[2], order[3] = order[3], order[2]
 		}
 	}
@@ -95,7 +96,8 @@ func (w *Writer) ordered(all []setting) []setting {
 	return slices.SortedStableFunc(slices.Values(all), func(a, b setting) int { return rank(a) - rank(b) })
 }
 
-// write writes a text to a file, unless the file has that text. It reports a value that another program changed.
+// write writes a text to a file, if the file has a different text. If another program had changed the text, write adds
+// this change to the plan's repairs.
 func (w *Writer) write(p *plan, s setting) error {
 	has, err := w.options.Files.Read(s.file)
 	if err != nil {
@@ -118,16 +120,16 @@ func (w *Writer) write(p *plan, s setting) error {
 	return err
 }
 
-// verify returns an error if a file does not have the text that a class sets. It does not compare
-// frequencies, because the kernel may limit them for a while, for example when the processor is hot.
+// verify returns an error if a file does not have the text that the class sets. It does not compare
+// frequencies, because the kernel may lower them for a while, for example when the processor is hot.
 func (w *Writer) verify(p *plan) error {
 	for _, s := range p.settings {
 		has, err := w.options.Files.Read(s.file)
 		if err != nil {
 			return err
 		}
-		if name := path.Base(s.file); has != s.text && name != lowestFile && name != highestFile {
-			return fmt.Errorf("%s has %q after %q was written", s.file, has, s.text)
+		if name := path.Base(s.file); has != s.text && name != minFreqFile && name != maxFreqFile {
+			return fmt.Errorf("%s has %q after the agent wrote %q", s.file, has, s.text)
 		}
 		w.lastWritten[s.file] = writtenText{s.text, has}
 	}

@@ -12,46 +12,49 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// Interval is the time between two runs. It is one second, so that a limit per second is a limit per run.
+// Interval is the time between two runs of the demoter. Because Interval is one second, Options.BytesPerSecond is also
+// the limit for each run.
 const Interval = time.Second
 
 const (
-	// containersPerRun limits the containers that one run reads, so that its work does not grow with the node. The
-	// next run reads the next containers.
+	// containersPerRun limits the containers that one run reads, so that a run does not take longer on nodes with many
+	// containers. The next run reads the next containers.
 	containersPerRun = 32
-	// minAmount is the smallest amount that a run moves, in bytes.
+	// minAmount is the smallest amount of memory that the demoter asks the kernel to move, in bytes.
 	minAmount = 1 << 20
-	// pauseAfterPartial is the pause for a container after the kernel moved less memory than requested.
+	// pauseAfterPartial is how long the demoter makes no request for a container after the kernel moved less memory
+	// than requested.
 	pauseAfterPartial = time.Minute
 )
 
 // Options limit how much memory the demoter asks the kernel to move.
 type Options struct {
-	// SlowPercent is the part of a container's anonymous memory that should be in slow memory.
+	// SlowPercent is the percentage of a container's anonymous memory that should be in slow memory.
 	SlowPercent int
-	// BytesPerSecond limits the memory that is moved from or to one memory node; 0 means that none is moved.
+	// BytesPerSecond limits how many bytes per second are moved from or to each memory node. If it is 0, no memory is
+	// moved.
 	BytesPerSecond int64
 }
 
 // Container is a running container that has fast and slow memory nodes.
 type Container struct {
-	Dir        string // the container's cgroup
-	Fast, Slow []int  // memory nodes
+	Dir        string // the directory of the container's cgroup
+	Fast, Slow []int  // the container's fast and slow memory nodes
 }
 
 // Result is the state of a container after the last run that read it.
 type Result struct {
 	Anonymous int64  // the container's anonymous memory on its memory nodes, in bytes
 	Slow      int64  // the part of Anonymous in slow memory, in bytes
-	Moved     int64  // bytes of the container that were moved since the agent's start
-	Reason    string // the reason why the kernel is not asked to move memory of the container; "" for none
+	Moved     int64  // bytes of the container that were moved to slow memory since the agent's start
+	Reason    string // why the demoter does not ask the kernel to move memory of this container; "" if nothing prevents it
 }
 
 // Report is the state of the node after the last run.
 type Report struct {
 	Enabled    bool
-	Reason     string            // the reason why the kernel is not asked to move memory of the node; "" for none
-	Moved      int64             // bytes that were moved since the agent's start
+	Reason     string            // why the demoter moves no memory of any container; "" if nothing prevents it
+	Moved      int64             // bytes that were moved to slow memory since the agent's start
 	Containers map[string]Result // by container id
 }
 
@@ -59,10 +62,10 @@ type Report struct {
 type Demoter struct {
 	deps Dependencies
 
-	runMu       sync.Mutex // held while files are read and written; guards lastRead, pausedUntil and refusal
-	lastRead    string     // the container that was read last
-	pausedUntil map[string]time.Time
-	refusal     string // the reason why the kernel accepts no request; "" for none
+	runMu       sync.Mutex           // held during a run; guards lastRead, pausedUntil and refusal
+	lastRead    string               // the id of the last container that the last run read
+	pausedUntil map[string]time.Time // by container id; the demoter makes no request for the container before this time
+	refusal     string               // why the kernel refused a request to reclaim; "" if it refused none
 
 	mu     sync.Mutex // guards the report
 	report Report
@@ -72,25 +75,27 @@ type Demoter struct {
 type Dependencies struct {
 	Files Files
 	Tree  *cgroup.Tree
-	// Reclaim asks the kernel to reclaim bytes of a cgroup's anonymous memory, as cgroup.Tree.ReclaimAnonymous does.
+	// Reclaim asks the kernel to reclaim bytes of a cgroup's anonymous memory. The error is EAGAIN if the kernel
+	// reclaimed less, and EINVAL if the kernel cannot reclaim anonymous memory only.
 	Reclaim  func(dir string, bytes int64) error
-	Distance func(from, to int) int // between memory nodes
+	Distance func(from, to int) int // the NUMA distance between two memory nodes
 	Now      func() time.Time
 }
 
 // New makes a Demoter, which does nothing before Run.
 func New(p Dependencies) *Demoter { return &Demoter{deps: p, pausedUntil: map[string]time.Time{}} }
 
-// Run asks the kernel once to move cold memory of some of the containers. The keys of containers are their ids.
+// Run asks the kernel once to move cold memory of at most containersPerRun containers. The map of containers has their
+// ids as keys.
 func (d *Demoter) Run(o Options, containers map[string]Container) Report {
 	d.runMu.Lock()
 	defer d.runMu.Unlock()
-	h, reason := d.available()
+	h, reason := d.checkHost()
 	report := Report{Enabled: true, Reason: reason, Moved: d.Report().Moved, Containers: d.earlierResults(containers)}
 	if reason != "" {
 		return d.publish(report)
 	}
-	left := map[int]int64{} // by memory node
+	left := map[int]int64{} // by memory node; the bytes that this run may still move from or to the node
 	for _, id := range d.nextContainers(containers) {
 		c := containers[id]
 		for _, node := range slices.Concat(c.Fast, c.Slow) {
@@ -109,9 +114,9 @@ func (d *Demoter) Run(o Options, containers map[string]Container) Report {
 	return d.publish(report)
 }
 
-// available returns the state of the node. reason is the reason why the demoter must not ask the kernel to move memory;
-// "" for none.
-func (d *Demoter) available() (h host, reason string) {
+// checkHost reads the state of the node. The result reason says why the demoter must not ask the kernel to move memory;
+// it is "" if the demoter may ask.
+func (d *Demoter) checkHost() (h host, reason string) {
 	if d.deps.Tree.Version != cgroup.V2 {
 		return h, "cgroup v1 has no memory.reclaim"
 	}
@@ -125,8 +130,8 @@ func (d *Demoter) available() (h host, reason string) {
 	return h, ""
 }
 
-// nextContainers returns the ids of the containers that this run reads. In the order of ids, they follow the containers
-// of the last run.
+// nextContainers returns the ids of the containers that this run reads. In the order of ids, the run continues after
+// the containers of the last run. After the last id, it begins again with the first id.
 func (d *Demoter) nextContainers(containers map[string]Container) []string {
 	all := slices.Sorted(maps.Keys(containers))
 	after, _ := slices.BinarySearch(all, d.lastRead+"\x00")
@@ -138,8 +143,8 @@ func (d *Demoter) nextContainers(containers map[string]Container) []string {
 	return all
 }
 
-// demote asks the kernel to move memory of one container. left has the bytes that may still be moved from or to each
-// memory node in this run; demote subtracts the bytes that it requests.
+// demote asks the kernel to move memory of one container. The parameter left has the bytes that this run may still move
+// from or to each memory node; demote subtracts the bytes that it requests.
 func (d *Demoter) demote(h host, o Options, id string, c Container, left map[int]int64) Result {
 	before, err := d.measure(c)
 	if err == nil {
@@ -168,7 +173,7 @@ func (d *Demoter) demote(h host, o Options, id string, c Container, left map[int
 	case errors.Is(err, syscall.EAGAIN): // the kernel reclaimed less
 		d.pausedUntil[id] = d.deps.Now().Add(pauseAfterPartial)
 	case errors.Is(err, syscall.EINVAL):
-		d.refusal = "the kernel cannot reclaim anonymous memory alone, which needs Linux 6.16, and would drop page cache: " + err.Error()
+		d.refusal = "the kernel cannot reclaim anonymous memory without page cache (Linux 6.16 can): " + err.Error()
 		return r
 	case err != nil:
 		r.Reason = err.Error()
@@ -180,11 +185,13 @@ func (d *Demoter) demote(h host, o Options, id string, c Container, left map[int
 	return r
 }
 
-// memory is the memory of a container that the kernel could reclaim, in bytes: anonymous memory on its fast and on its
-// slow nodes, and page cache outside of its fast nodes.
-type memory struct{ fast, slow, cache int64 }
+// memory has the amounts of a container's memory that the kernel could reclaim, in bytes.
+type memory struct {
+	fast, slow int64 // anonymous memory on the container's fast and slow memory nodes
+	cache      int64 // page cache on all memory nodes except the container's fast nodes
+}
 
-// measure reads the memory of a container.
+// measure reads how much memory a container has on its fast and slow memory nodes.
 func (d *Demoter) measure(c Container) (m memory, err error) {
 	of, err := d.deps.Tree.NodeMemory(c.Dir)
 	for node, has := range of {
@@ -200,13 +207,15 @@ func (d *Demoter) measure(c Container) (m memory, err error) {
 	return m, err
 }
 
-// checkSideEffects returns an error if the kernel would drop or swap pages of a container.
+// checkSideEffects returns an error if a request to reclaim memory of a container could have another effect than moving
+// pages to the container's slow nodes. The kernel could drop pages, swap pages, or move them to nodes that the
+// container may not use.
 func (d *Demoter) checkSideEffects(h host, c Container, m memory) error {
 	if err := h.checkDemotionTargets(c); err != nil {
 		return err
 	}
 	if m.cache > 0 {
-		return fmt.Errorf("the kernel would drop page cache: the container has %d bytes outside of its fast memory nodes", m.cache)
+		return fmt.Errorf("the kernel would drop page cache: the container has %d bytes of page cache outside of its fast memory nodes", m.cache)
 	}
 	if !h.hasSwap {
 		return nil
@@ -220,7 +229,8 @@ func (d *Demoter) checkSideEffects(h host, c Container, m memory) error {
 	return nil
 }
 
-// earlierResults returns the last results of the containers that still exist. It forgets removed containers.
+// earlierResults returns the results of earlier runs for the containers that still exist. It also deletes the removed
+// containers from pausedUntil.
 func (d *Demoter) earlierResults(containers map[string]Container) map[string]Result {
 	for id := range d.pausedUntil {
 		if _, there := containers[id]; !there {
@@ -242,8 +252,8 @@ func (d *Demoter) publish(r Report) Report {
 	return r
 }
 
-// Stop forgets the results, after the configuration disabled the demotion of memory. A later Run checks again what the
-// kernel supports.
+// Stop deletes the results of the last run. The agent calls it after the configuration disabled the demotion of memory.
+// A later Run makes requests again, even if the kernel refused a request before.
 func (d *Demoter) Stop() {
 	d.runMu.Lock()
 	defer d.runMu.Unlock()
@@ -251,7 +261,7 @@ func (d *Demoter) Stop() {
 	d.publish(Report{Moved: d.Report().Moved})
 }
 
-// Report returns the report of the last run. It does not wait for a run.
+// Report returns the report of the last run. It does not wait until a present run ends.
 func (d *Demoter) Report() Report {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -141,7 +141,7 @@ func TestLeftAlone(t *testing.T) {
 	}{
 		"demotion is off":                {reason: "demotion is off: /sys/kernel/mm/numa/demotion_enabled is false"},
 		"cgroup v1":                      {version: cgroup.V1, tiers: kernel.Tiers{Demotion: true}, reason: "cgroup v1 has no memory.reclaim"},
-		"a kernel that takes page cache": {tiers: kernel.Tiers{Demotion: true}, release: "6.12", reason: "the kernel cannot reclaim anonymous memory alone, which needs Linux 6.16", asks: true},
+		"a kernel that takes page cache": {tiers: kernel.Tiers{Demotion: true}, release: "6.12", reason: "the kernel cannot reclaim anonymous memory without page cache (Linux 6.16 can)", asks: true},
 		"page cache in slow memory":      {tiers: kernel.Tiers{Demotion: true}, memory: with(2, kernel.NodeMemory{PageCache: mib}), containerReason: "the kernel would drop page cache: the container has 1048576 bytes"},
 		"page cache elsewhere":           {tiers: kernel.Tiers{Demotion: true}, memory: with(3, kernel.NodeMemory{PageCache: mib}), containerReason: "the kernel would drop page cache"},
 		"swap":                           {tiers: kernel.Tiers{Demotion: true, Swap: true}, memory: with(2, kernel.NodeMemory{Anonymous: mib}), containerReason: "the kernel would swap pages"},

@@ -3,7 +3,7 @@
 // writes no files, and chooses no memory nodes.
 //
 // If demotion is enabled in the kernel, a write to memory.reclaim (Linux 5.19) makes the kernel move pages to slower
-// memory nodes. From a memory node without a slower node, it drops page cache and swaps instead. So the package makes
-// requests only for containers without such pages (mm/vmscan.c of 6.16 to 6.18: get_scan_count,
-// can_reclaim_anon_pages, can_demote).
+// memory nodes. If pages are on a memory node without a slower node, the kernel drops page cache and swaps instead. So
+// the package makes requests only for containers that the kernel cannot harm in this way (mm/vmscan.c of 6.16 to 6.18:
+// get_scan_count, can_reclaim_anon_pages, can_demote).
 package demotion

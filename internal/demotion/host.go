@@ -47,20 +47,21 @@ func (d Disk) List(dir string) (names []string, err error) {
 	return names, err
 }
 
-// The files that determine how the kernel demotes cold pages.
+// Files and directories of sysfs and procfs. They show how the kernel demotes cold pages, and how full the memory nodes
+// are.
 const (
-	enabledFile = "sys/kernel/mm/numa/demotion_enabled"
-	tiersDir    = "sys/devices/virtual/memory_tiering"
-	tierPrefix  = "memory_tier"
-	swapsFile   = "proc/swaps"
-	nodesDir    = "sys/devices/system/node/node"
+	enabledFile   = "sys/kernel/mm/numa/demotion_enabled"
+	tiersDir      = "sys/devices/virtual/memory_tiering"
+	tierPrefix    = "memory_tier"
+	swapsFile     = "proc/swaps"
+	nodeDirPrefix = "sys/devices/system/node/node"
 )
 
 // host is the state of the node that determines how the kernel demotes cold pages.
 type host struct {
 	files    Files
 	distance func(from, to int) int
-	tiers    map[int]int // by memory node; a higher number is slower memory
+	tiers    map[int]int // the kernel's memory tier of each memory node; a higher number is slower memory
 	hasSwap  bool        // the node has a swap device
 }
 
@@ -79,7 +80,7 @@ func readHost(files Files, distance func(from, to int) int) (h host, err error) 
 		return h, err
 	}
 	text, err := files.Read(swapsFile)
-	h.hasSwap = strings.Count(strings.TrimSpace(text), "\n") > 0 // below the heading
+	h.hasSwap = strings.Count(strings.TrimSpace(text), "\n") > 0 // the first line is a heading
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // a kernel without swap
 	}
@@ -90,13 +91,13 @@ func readHost(files Files, distance func(from, to int) int) (h host, err error) 
 func readTiers(files Files) (map[int]int, error) {
 	names, err := files.List(tiersDir)
 	if err != nil {
-		return nil, fmt.Errorf("the kernel does not report memory tiers, which needs Linux 6.1: %w", err)
+		return nil, fmt.Errorf("the kernel does not report memory tiers (Linux 6.1 and later do): %w", err)
 	}
 	tiers := map[int]int{}
 	for _, name := range names {
 		tier, err := strconv.Atoi(strings.TrimPrefix(name, tierPrefix))
 		if err != nil {
-			continue // power, uevent
+			continue // not a tier, but power or uevent
 		}
 		text, err := files.Read(tiersDir + "/" + name + "/nodelist")
 		if err != nil {
@@ -104,7 +105,7 @@ func readTiers(files Files) (map[int]int, error) {
 		}
 		nodes, err := topology.ParseList(strings.TrimSpace(text))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("/%s/%s/nodelist: %w", tiersDir, name, err)
 		}
 		for _, node := range nodes {
 			tiers[node] = tier
@@ -114,7 +115,9 @@ func readTiers(files Files) (map[int]int, error) {
 }
 
 // checkDemotionTargets returns nil if the kernel demotes pages from each fast node of a container only to memory nodes
-// of the container. Otherwise the kernel would move pages to other nodes, or drop page cache of the fast node.
+// of the container. If the kernel also demotes pages to other nodes, it returns an error, because the container may not
+// use those nodes. If a fast node has no slower node, it returns an error, because the kernel would drop page cache
+// instead.
 func (h host) checkDemotionTargets(c Container) error {
 	mine := slices.Concat(c.Fast, c.Slow)
 	for _, from := range c.Fast {
@@ -158,13 +161,13 @@ func (h host) demotionTargets(from int) (nodes []int) {
 	return nodes
 }
 
-// checkRoom returns an error if slow nodes have too little free memory for the bytes. reservedDivisor sets how much of
-// them must stay free. On full nodes, the kernel would move pages to another node, or reclaim pages of other
-// containers.
+// checkRoom returns an error if the slow nodes have too little free memory for the given number of bytes. One twentieth
+// of the memory of each node must stay free. If a slow node is full, the kernel would move pages to another node, or
+// reclaim pages of other containers.
 func (h host) checkRoom(slow []int, bytes int64) error {
 	var room int64
 	for _, node := range slow {
-		text, err := h.files.Read(nodesDir + strconv.Itoa(node) + "/meminfo")
+		text, err := h.files.Read(nodeDirPrefix + strconv.Itoa(node) + "/meminfo")
 		if err != nil {
 			return err
 		}
@@ -180,7 +183,7 @@ func (h host) checkRoom(slow []int, bytes int64) error {
 // reservedDivisor sets how much of a slow node must stay free: one twentieth. The kernel's own watermarks are lower.
 const reservedDivisor = 20
 
-// meminfo returns the amount of a key in the text of a node's meminfo file, in bytes; 0 if the key is missing.
+// meminfo returns the value of a key in the text of a memory node's meminfo file, in bytes; 0 if the key is missing.
 func meminfo(text, key string) int64 {
 	for line := range strings.Lines(text) { // Node 2 MemFree: 1024 kB
 		if f := strings.Fields(line); len(f) == 5 && f[2] == key {

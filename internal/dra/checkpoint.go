@@ -16,21 +16,21 @@ import (
 	"github.com/trimtab/trimtab/internal/trust"
 )
 
-// maxCheckpoint limits the checkpoint, in bytes.
+// maxCheckpoint is the largest size of the checkpoint file, in bytes.
 const maxCheckpoint = 32 << 20
 
-// claim is a claim of the checkpoint.
+// claim is a resource claim in the checkpoint of the kubelet's DRA manager.
 type claim struct {
 	ClaimUID, ClaimName, Namespace string
-	PodUIDs                        uids
-	// DriverState has the CDI devices by driver. Kubernetes before 1.31 writes CDIDevices instead.
+	PodUIDs                        uids // the pods that use the claim
+	// DriverState has the CDI devices, by the name of the driver. Kubernetes before 1.31 writes CDIDevices instead.
 	DriverState map[string]struct {
 		Devices []struct{ CDIDeviceIDs []string }
 	}
 	CDIDevices map[string][]string
 }
 
-// devices returns the CDI devices of a claim, sorted.
+// devices returns the names of the CDI devices of a claim, sorted.
 func (c claim) devices() (names []string) {
 	for _, of := range c.DriverState {
 		for _, d := range of.Devices {
@@ -44,12 +44,12 @@ func (c claim) devices() (names []string) {
 	return slices.Compact(names)
 }
 
-// classDevices returns the CDI devices of a claim that name a class, pool or balloon type.
+// classDevices returns the names of those CDI devices of a claim that select a class, pool or balloon type.
 func (c claim) classDevices() []string {
 	return slices.DeleteFunc(c.devices(), func(name string) bool { return !lifecycle.IsClassDevice(name) || len(name) > maxDeviceName })
 }
 
-// name returns namespace/name, or "" for the zero claim.
+// name returns the namespace and name of a claim as namespace/name, or "" for the zero claim.
 func (c claim) name() string {
 	if c.ClaimName == "" {
 		return ""
@@ -60,7 +60,7 @@ func (c claim) name() string {
 // uids is a set of UIDs. The kubelet writes it as a JSON object with a member for each UID.
 type uids map[string]bool
 
-// UnmarshalJSON reads an object or a list.
+// UnmarshalJSON reads the UIDs from an object, whose keys are the UIDs, or from a list.
 func (u *uids) UnmarshalJSON(data []byte) error {
 	*u = uids{}
 	var list []string
@@ -80,8 +80,8 @@ func (u *uids) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// checkpointFile is the JSON of the checkpoint. Kubernetes before 1.32 wrote the claims in entries, with a
-// checksum of the kubelet's Go values, which other programs cannot compute.
+// checkpointFile is the JSON of the checkpoint. Kubernetes before 1.32 wrote the claims in entries. The agent cannot
+// verify the checksum of that form, because the kubelet computes it from its own Go values.
 type checkpointFile struct {
 	Data      *string `json:"Data"`
 	Checksum  uint64  `json:"Checksum"`
@@ -89,7 +89,7 @@ type checkpointFile struct {
 	OldClaims []claim `json:"entries"`
 }
 
-// checkpointData is the JSON in Data of a checkpointFile.
+// checkpointData is the JSON in the field Data of a checkpointFile.
 type checkpointData struct {
 	Kind               string  `json:"kind"`
 	ClaimInfoStateList []claim // Kubernetes 1.32 and later
@@ -98,8 +98,8 @@ type checkpointData struct {
 
 const checkpointKind = "DRACheckpoint"
 
-// readCheckpointText returns the text of the kubelet's checkpoint; nil without an error if there is no such
-// file.
+// readCheckpointText returns the text of the kubelet's checkpoint. If there is no such file, it returns nil without an
+// error.
 func readCheckpointText(path string, read func(string) ([]byte, error)) ([]byte, error) {
 	if path == "" {
 		return nil, nil
@@ -141,7 +141,7 @@ func readFile(path string) ([]byte, error) {
 	return text, err
 }
 
-// parseCheckpoint returns the claims of a checkpoint by UID.
+// parseCheckpoint returns the claims of a checkpoint, by the UID of the claim.
 func parseCheckpoint(text []byte) (map[string]claim, error) {
 	var f checkpointFile
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -151,7 +151,7 @@ func parseCheckpoint(text []byte) (map[string]claim, error) {
 	switch {
 	case f.Data != nil:
 		if sum := crc32.ChecksumIEEE([]byte(*f.Data)); uint64(sum) != f.Checksum {
-			return nil, fmt.Errorf("its checksum is %d, want %d, the checksum of its data", f.Checksum, sum)
+			return nil, fmt.Errorf("its checksum is %d, but the checksum of its data is %d", f.Checksum, sum)
 		}
 		var d checkpointData
 		if err := json.Unmarshal([]byte(*f.Data), &d); err != nil {

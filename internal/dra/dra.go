@@ -1,10 +1,10 @@
-// Package dra reads which CPUs resource claims give to containers. The node's CDI specifications have
-// the CPUs that a driver of CPUs gave to a claim. The checkpoint of the kubelet's dynamic resource
-// allocation (DRA) has the pods that use the claim.
+// Package dra reads which CPUs resource claims give to containers. It reads two kinds of files. The node's CDI
+// specifications have the CPUs that a DRA driver for CPUs gave to a claim. The checkpoint of the kubelet's dynamic
+// resource allocation (DRA) has the pods that use the claim.
 //
-// A driver of CPUs such as dra-driver-cpu makes one CDI device for each claim. The device adds a
-// variable with the claim's CPUs to its containers. The package reads the variable from the
-// specification, never from a container: the author of a pod can set any variable.
+// A driver such as dra-driver-cpu makes one CDI device for each claim. The device adds a variable with the claim's CPUs
+// to the containers of the claim. The package reads the variable from the specification, never from a container,
+// because the author of a pod can set any variable.
 package dra
 
 import (
@@ -23,47 +23,49 @@ import (
 )
 
 const (
-	// devicePrefix begins the name of a claim's CDI device, and variablePrefix the name of its
-	// variable. The claim's UID follows.
+	// devicePrefix begins the name of a claim's CDI device. variablePrefix begins the name of the variable that this
+	// device adds. The claim's UID follows each prefix.
 	devicePrefix   = "dra.k8s.io/cpu=claim-"
 	variablePrefix = "DRA_CPUSET_"
-	// noExclusiveCPUs is the value of the variable of a claim without exclusive CPUs.
+	// noExclusiveCPUs is the variable's value if the claim has no exclusive CPUs.
 	noExclusiveCPUs = "dynamic"
-	// maxUID limits the UID of a claim, in bytes. maxProblems limits the number of problems of a container.
+	// maxUID is the largest length of a claim's UID, in bytes. maxProblems is the largest number of problems that a
+	// container gets.
 	maxUID, maxProblems = 64, 8
-	// problemKey is the configuration key that problems name.
+	// problemKey is the configuration key in the problems of this package.
 	problemKey = "authority"
 )
 
-// Options are the sources of claims.
+// Options say where a Source reads the claims.
 type Options struct {
 	// Devices reads the node's CDI specifications. It returns the variables of each device by its
 	// qualified name, and the faults of the files.
 	Devices func() (variables map[string][]string, faults []string)
-	// Checkpoint is the file of the kubelet's DRA manager; "" for none. Read reads it; nil
-	// means a read of the node's file.
+	// Checkpoint is the path of the checkpoint of the kubelet's DRA manager; "" for none. Read returns the content of
+	// this file. If Read is nil, the Source reads the file from the node's disk.
 	Checkpoint string
 	Read       func(path string) ([]byte, error)
 	Log        *slog.Logger // nil for none
 }
 
-// Source has the claims that give CPUs to containers. Refresh reads the files, ForContainer does no I/O.
+// Source has the claims that give CPUs to containers. Refresh reads the files. ForContainer does no I/O.
 type Source struct {
 	options Options
 
 	readMu sync.Mutex // held while read reads the files, so that the result of an older read does not replace a newer one
 
 	mu sync.Mutex
-	// devices has the variables of claims' devices, by device name. faults are the faults of the CDI
+	// devices has the variables of claims' CDI devices, by the name of the device. faults are the faults of the CDI
 	// specifications at the last read.
 	devices map[string][]string
 	faults  []string
-	// claims has the claims of the checkpoint by UID; nil if the checkpoint is missing or not valid.
-	// checkpointErr is the reason why it is not valid.
+	// claims has the claims of the checkpoint, by the UID of the claim. It is nil if the checkpoint is missing or not
+	// valid. checkpointErr is the reason why the checkpoint is not valid.
 	claims        map[string]claim
 	checkpointErr error
-	// checkpoint has the content at the last read. classDevices has the devices that name classes, by pod UID, and
-	// podsWithCPUClaims the UIDs of the pods with claims for CPUs. Both are from the last valid checkpoint.
+	// checkpoint has the content of the checkpoint file at the last read. classDevices has, by pod UID, the CDI devices
+	// that select a class, pool or balloon type. podsWithCPUClaims has the UIDs of the pods with claims for CPUs.
+	// classDevices and podsWithCPUClaims are from the last valid checkpoint.
 	checkpoint        checkpoint
 	classDevices      map[string][]lifecycle.ClaimedDevice
 	podsWithCPUClaims map[string]bool
@@ -80,36 +82,39 @@ func New(o Options) *Source {
 	return &Source{options: o}
 }
 
-// MayGiveCPUs reports whether a container's request has the CDI device or a variable of a claim for CPUs.
-// The author of a pod can forge the variable.
+// MayGiveCPUs reports whether a container's request has the CDI device or a variable of a claim for CPUs. The result
+// may be true without such a claim, because the author of a pod can forge the variable.
 func (*Source) MayGiveCPUs(ctr *lifecycle.Container) bool {
-	return slices.ContainsFunc(ctr.CDIDevices, isDevice) || slices.ContainsFunc(ctr.Env, isVariable)
+	return slices.ContainsFunc(ctr.CDIDevices, isClaimDevice) || slices.ContainsFunc(ctr.Env, isClaimVariable)
 }
 
-func isDevice(name string) bool { return strings.HasPrefix(name, devicePrefix) }
+// isClaimDevice reports whether a CDI device has the name of a device of a claim for CPUs.
+func isClaimDevice(name string) bool { return strings.HasPrefix(name, devicePrefix) }
 
-func isVariable(env string) bool { return strings.HasPrefix(env, variablePrefix) }
+// isClaimVariable reports whether a variable has the name that the device of a claim for CPUs adds.
+func isClaimVariable(env string) bool { return strings.HasPrefix(env, variablePrefix) }
 
-// Refresh reads the files at most attempts times, and waits for rereadPause after each incomplete read. While a driver
-// writes its specification in place, a reader may find only the first part of the file.
 const (
+	// rereadPause is the pause of Refresh after a read that did not find all devices. A driver that writes its
+	// specification in place needs a moment to write the whole file.
 	rereadPause = 20 * time.Millisecond
-	attempts    = 10
+	// maxReads is the largest number of reads in one call of Refresh.
+	maxReads = 10
 )
 
-// Refresh reads the files. If the specifications lack one of the devices, it reads the files again for up
-// to a fifth of a second, or until ctx ends.
+// Refresh reads the files. If the specifications lack one of the devices, Refresh reads them again for up to a fifth of
+// a second, or until ctx ends.
 func (s *Source) Refresh(ctx context.Context, devices []string) {
-	names := slices.DeleteFunc(slices.Clone(devices), func(name string) bool { return !isDevice(name) })
-	for range attempts {
+	names := slices.DeleteFunc(slices.Clone(devices), func(name string) bool { return !isClaimDevice(name) })
+	for range maxReads {
 		if s.read(names) || !sleep.For(ctx, rereadPause) {
 			return
 		}
 	}
 }
 
-// read reads the files once, and reports whether it found all devices in names. A device in names that
-// is no longer in the files keeps its variables.
+// read reads the files once, and reports whether it found all devices in names. If an earlier read found a device in
+// names, but this read does not, the device keeps its variables.
 func (s *Source) read(names []string) (found bool) {
 	s.readMu.Lock()
 	defer s.readMu.Unlock()
@@ -119,7 +124,7 @@ func (s *Source) read(names []string) (found bool) {
 	defer s.mu.Unlock()
 	devices := make(map[string][]string, len(names))
 	for name, variables := range all {
-		if isDevice(name) {
+		if isClaimDevice(name) {
 			devices[name] = variables
 		}
 	}
@@ -136,7 +141,8 @@ func (s *Source) read(names []string) (found bool) {
 	return found
 }
 
-// ForContainer returns the claims that give CPUs to a container; nil for none. podUID may be unknown.
+// ForContainer returns the claims that give CPUs to a container; nil for none. If podUID is "", ForContainer does not
+// check whether the pod may use the claims.
 func (s *Source) ForContainer(podUID string, ctr *lifecycle.Container) *lifecycle.ClaimGrant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,11 +187,12 @@ func (s *Source) ForContainer(podUID string, ctr *lifecycle.Container) *lifecycl
 	return g
 }
 
-// forgedVariables returns the names of claims' variables if the container lacks the device of the claim.
-func forgedVariables(env []string, has map[string]bool) (names []string) {
+// forgedVariables returns the names of variables in env that belong to a claim whose CDI device the container lacks.
+// claimUIDs has the UIDs of the claims whose devices the container has.
+func forgedVariables(env []string, claimUIDs map[string]bool) (names []string) {
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
-		if uid, is := strings.CutPrefix(name, variablePrefix); is && !has[uid] {
+		if uid, is := strings.CutPrefix(name, variablePrefix); is && !claimUIDs[uid] {
 			names = append(names, name)
 		}
 	}
@@ -193,8 +200,8 @@ func forgedVariables(env []string, has map[string]bool) (names []string) {
 	return slices.Compact(names)
 }
 
-// checkAllowed returns the reason why a pod may not have a claim's CPUs. It returns nil if the pod may
-// have them, or if there is no valid checkpoint.
+// checkAllowed returns the reason why a pod may not have the CPUs of the claim uid. It returns nil if the pod may have
+// them, or if there is no valid checkpoint.
 func (s *Source) checkAllowed(podUID, uid string) error {
 	if !validUID(uid) {
 		return errors.New("the name of the CDI device has no valid claim UID")
@@ -211,7 +218,8 @@ func (s *Source) checkAllowed(podUID, uid string) error {
 	return nil
 }
 
-// cpus returns the CPUs in a claim's device; nil if the claim has no exclusive CPUs.
+// cpus returns the CPUs that the CDI device of the claim uid gives to containers. It returns nil if the claim has no
+// exclusive CPUs.
 func (s *Source) cpus(device, uid string) ([]int, error) {
 	variables, known := s.devices[device]
 	if !known {
@@ -248,7 +256,7 @@ func validUID(uid string) bool {
 	return uid != "" && len(uid) <= maxUID && !strings.ContainsFunc(uid, other)
 }
 
-// printable shortens an untrusted text, and replaces its control characters.
+// printable returns an untrusted text in a form that is safe to print: shortened, and without control characters.
 func printable(s string) string {
 	const most = 200
 	if len(s) > most {

@@ -170,7 +170,7 @@ func TestRefresh(t *testing.T) {
 				t.Errorf("after %d reads: %+v", reads, g)
 			}
 		}
-		if reads != last+attempts {
+		if reads != last+maxReads {
 			t.Errorf("%d reads", reads)
 		}
 		now, end := context.WithCancel(t.Context())

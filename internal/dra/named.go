@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// maxDeviceName limits the name of a device that names a class, in bytes. maxClassDevicesOfPod limits the number
-	// of such devices of one pod.
+	// maxDeviceName is the largest length of the name of a device that selects a class, pool or balloon type, in bytes.
+	// maxClassDevicesOfPod is the largest number of such devices of one pod.
 	maxDeviceName, maxClassDevicesOfPod = 200, 16
 )
 
-// checkpoint is the content of the kubelet's checkpoint at the last read. A changed file is parsed again.
+// checkpoint is the content of the kubelet's checkpoint file at the last read. The file is parsed only if its text has
+// changed.
 type checkpoint struct {
-	mu     sync.Mutex // held from a read until the source has its result
+	mu     sync.Mutex // held from a read until the Source has stored the result of this read
 	text   []byte
 	claims map[string]claim
 	err    error
 }
 
-// read reads the file. changed reports whether the result differs from the result of the last read.
-// The caller holds mu.
+// read reads the file at path with the function file. changed reports whether the result differs from the result of the
+// last read. The caller holds mu.
 func (c *checkpoint) read(path string, file func(string) ([]byte, error)) (claims map[string]claim, changed bool, err error) {
 	text, err := readCheckpointText(path, file)
 	switch {
@@ -38,8 +39,8 @@ func (c *checkpoint) read(path string, file func(string) ([]byte, error)) (claim
 	return c.claims, changed, c.err
 }
 
-// ReadCheckpoint reads the kubelet's checkpoint. While the file is missing or not valid, pods keep the classes that
-// it named before.
+// ReadCheckpoint reads the kubelet's checkpoint. While the file is missing or not valid, pods keep the classes, pools
+// and balloon types that the last valid checkpoint selected.
 func (s *Source) ReadCheckpoint() {
 	s.checkpoint.mu.Lock()
 	defer s.checkpoint.mu.Unlock()
@@ -56,7 +57,7 @@ func (s *Source) ReadCheckpoint() {
 	}
 }
 
-// classDevicesByPod returns the devices that name classes, by pod UID.
+// classDevicesByPod returns the CDI devices that select a class, pool or balloon type, by pod UID.
 func classDevicesByPod(claims map[string]claim) map[string][]lifecycle.ClaimedDevice {
 	named := map[string][]lifecycle.ClaimedDevice{}
 	for _, c := range claims {
@@ -77,7 +78,7 @@ func classDevicesByPod(claims map[string]claim) map[string][]lifecycle.ClaimedDe
 func podsWithCPUClaims(claims map[string]claim) map[string]bool {
 	uses := map[string]bool{}
 	for _, c := range claims {
-		if slices.ContainsFunc(c.devices(), isDevice) {
+		if slices.ContainsFunc(c.devices(), isClaimDevice) {
 			for pod := range c.PodUIDs {
 				uses[pod] = true
 			}
@@ -94,9 +95,9 @@ func (s *Source) HasCPUClaims(podUID string) bool {
 	return s.podsWithCPUClaims[podUID]
 }
 
-// ClassDevices returns the CDI devices by which the claims of a pod name a class, pool or balloon type, sorted. It
-// does no I/O. It uses only the kubelet's checkpoint, because other programs may add devices to a runtime's
-// request. Callers must not change the slice.
+// ClassDevices returns the CDI devices of a pod's claims that select a class, pool or balloon type, sorted. It does no
+// I/O. It uses only the kubelet's checkpoint, because other programs may add CDI devices to the request that creates a
+// container. Callers must not change the slice.
 func (s *Source) ClassDevices(podUID string) []lifecycle.ClaimedDevice {
 	s.mu.Lock()
 	defer s.mu.Unlock()

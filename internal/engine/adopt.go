@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// recovery reconstructs the decision about a container that already runs. c is nil if a call concerns a whole
-// pod or all pods.
+// recovery has the inputs for reconstructing decisions about containers that already run. c is the container, and p is
+// its pod. If a method concerns a whole pod, c is nil. If a method concerns all pods, p is nil, too.
 type recovery struct {
 	n     *view
 	facts *Facts
@@ -27,8 +27,9 @@ func (b *recovery) containerName() string {
 	return b.c.Name
 }
 
-// findRecord returns the container's record with all later changes applied, or a substitute if the container
-// has no record. It returns nil for a new container.
+// findRecord returns the container's record, corrected by what the runtime and the kernel report now. If a running
+// container has no record, findRecord possibly returns a substitute. It returns nil if the container is new, or if the
+// engine can decide about the container as if it were new.
 func (b *recovery) findRecord(reported *lifecycle.Container) *Record {
 	if q, ok := b.facts.UntrustedRecords[reported.ID]; ok {
 		b.c.decision.priorProblems = []lifecycle.Problem{q}
@@ -54,7 +55,8 @@ func (b *recovery) findRecord(reported *lifecycle.Container) *Record {
 	return nil
 }
 
-// restoreRecorded restores a container from its record.
+// restoreRecorded copies the values in rec, the container's record, to the container. It also sets rec.CPUs to the CPUs
+// that the container owns now.
 func (b *recovery) restoreRecorded(reported *lifecycle.Container, rec *Record) {
 	c, stamped := b.c, rec.CPUs
 	if c.Undescribed.Why == "" {
@@ -63,30 +65,30 @@ func (b *recovery) restoreRecorded(reported *lifecycle.Container, rec *Record) {
 		rec.CPUs = b.undescribedCPUs(rec)
 	}
 	c.decision.cpusetLimited = rec.Pristine.CPU.CPUs != c.Pristine.CPU.CPUs
-	c.Stamp.CPUs = b.n.machine.PlacesOf(rec.CPUs) // includes offline CPUs, which may come online again
+	c.Stamp.CPUs = b.n.machine.KnownCPUsOf(rec.CPUs) // includes offline CPUs, which may come online again
 	c.Pristine = requestFromRecord(rec, &reported.Resources)
 	if had, now := rec.Pristine.CPU.Quota, c.Pristine.CPU.Quota; rec.CPUs != "" && !rec.FromCheckpoint && (slices.Contains(rec.Managed, lifecycle.CPUQuota) || had.V > 0 && now.V < 0) {
-		c.Pristine.CPU.Quota = had // the agent removed the quota because the container owns CPUs, so the runtime's copy has no quota
+		c.Pristine.CPU.Quota = had // the agent removed the quota because the container owns CPUs, so the runtime reports no quota
 		restoreQuota(&c.Pristine, &rec.Pristine, b.p.Intent.QoS)
 	}
 	b.dropUnpaidCPUs(reported, rec)
 	c.Stamp.Stale = rec.CPUs != stamped
 	asked := c.Pristine
-	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // if hooks decide more fields than the record has, noteManaged marks the record as stale
+	c.RecordFields, c.Stamp.decidedBefore = rec.RecordFields, true // so that noteManaged can mark the record as stale
 	c.Pristine, c.NeverPlaced = asked, false
 	endFinishedColdStart(c, b.facts.KernelMems[c.ID])
 	c.decision.proposed = valuesInCopy(rec.Managed, &reported.Resources, &rec.Pristine)
 }
 
-// withoutYoungerOwners removes CPUs from claim, the CPUs that a container's record claims. It removes the CPUs on
-// which a younger container of another pod runs, if the younger container's record has these CPUs. The younger
-// container could get them only after the older container had lost them. CPUs on which the older container itself
-// runs stay.
-func (b *recovery) withoutYoungerOwners(reported *lifecycle.Container, claim string) string {
-	if claim == "" {
-		return claim
+// withoutYoungerOwners returns the CPUs in recorded, the kernel list of CPUs in a container's record, but without CPUs
+// that a younger container of another pod now owns. A younger container owns a CPU if it runs on the CPU and has the
+// CPU in its record: then the older container must have lost the CPU before. CPUs on which the older container itself
+// runs stay in the result.
+func (b *recovery) withoutYoungerOwners(reported *lifecycle.Container, recorded string) string {
+	if recorded == "" {
+		return recorded
 	}
-	claimed := b.n.machine.PlacesOf(claim)
+	claimed := b.n.machine.KnownCPUsOf(recorded)
 	left := claimed
 	for pod, all := range b.n.listedContainers {
 		for _, c := range all {
@@ -94,23 +96,24 @@ func (b *recovery) withoutYoungerOwners(reported *lifecycle.Container, claim str
 			if owned == "" || pod == reported.PodID || c.State == lifecycle.StateStopped || c.CreatedAt <= reported.CreatedAt {
 				continue
 			}
-			if runs := b.n.machine.OnlineOf(b.facts.KernelCPUs[c.ID]); b.n.machine.PlacesOf(owned).Contains(runs) {
+			if runs := b.n.machine.OnlineOf(b.facts.KernelCPUs[c.ID]); b.n.machine.KnownCPUsOf(owned).Contains(runs) {
 				left = left.Minus(runs)
 			}
 		}
 	}
 	if left = left.Union(claimed.And(b.n.machine.OnlineOf(b.facts.KernelCPUs[reported.ID]))); left == claimed {
-		return claim
+		return recorded
 	}
 	return b.n.machine.Format(left)
 }
 
-// adopt restores a container without a trusted record from the CPUs that the kernel gives it now. The container
-// owns these CPUs if ownsRunningCPUs reports so. If it runs on fewer CPUs than others for another reason, it owns
-// no CPUs.
+// adopt makes a record for a container without a trusted record, from the CPUs on which the kernel lets the container
+// run now. If these CPUs look like CPUs that an agent gave only to this container, the container owns them. If the
+// container owns no CPUs but its cpuset is limited, adopt returns a record without CPUs. Because of this record, the
+// engine does not treat the container as new and gives it no CPUs of its own. Otherwise adopt returns nil.
 //
-// If the container has a record that is not trusted, for example because the key was lost, an agent wrote the CPUs
-// in the runtime's copy of the container's request.
+// A record may be untrusted because the signing key was lost. Such a record still shows that an agent wrote the list of
+// CPUs that the runtime reports for the container, so adopt ignores this list.
 func (b *recovery) adopt() *Record {
 	has, whole := b.n.machine.OnlineOf(b.facts.KernelCPUs[b.c.ID]), b.n.machine.Online()
 	_, ours := b.facts.UntrustedRecords[b.c.ID]
@@ -118,8 +121,8 @@ func (b *recovery) adopt() *Record {
 		b.c.Pristine.CPU.CPUs = ""
 	}
 	if b.n.terms(b.p).ChoosesCPUsOrMemory {
-		// The container keeps its memory nodes, whichever program set them, because its pages are on these
-		// nodes, and a release moves no pages.
+		// The container keeps its memory nodes, because its pages are on these nodes. It does not matter which
+		// program set the nodes.
 		b.c.Mems = b.c.Pristine.CPU.Mems
 	}
 	if ours && has.Empty() { // the kernel allows the container all CPUs, so the container owns none
@@ -141,25 +144,26 @@ func (b *recovery) adopt() *Record {
 		b.c.Stamp.CPUs, b.c.Pristine = has, asked
 		return &Record{RecordFields: lifecycle.RecordFields{Pristine: b.c.Pristine}, CPUs: b.n.machine.Format(has)}
 	}
-	// If the agent chooses CPUs, only the agent writes a list of CPUs into the runtime's copy. So the agent
-	// refused CPUs to a container in a pool, even if the copy has a list of CPUs now.
+	// Here the container does not own the CPUs on which it runs. If the agent chooses CPUs for the container (chosen),
+	// only an agent writes its cpuset. If that cpuset does not have all CPUs (limited), an earlier agent put the
+	// container into a pool and gave it no CPUs of its own.
 	if !b.c.decision.cpusetLimited && (!chosen || !limited) {
 		return nil
 	}
 	return &Record{RecordFields: lifecycle.RecordFields{Pristine: b.c.Pristine, PoolNode: b.c.PoolNode}}
 }
 
-// adoptPoolNode finds the NUMA node of a container's pool: the node that has all CPUs of its
-// cpuset.
+// adoptPoolNode sets b.c.PoolNode to the NUMA node to which the pool of a running container is bound. This is the node
+// that has all CPUs on which the container runs (the set has).
 func (b *recovery) adoptPoolNode(has topology.Set) {
 	if !has.Empty() && b.p.Intent.NUMA.IsSet() {
 		b.c.PoolNode = (&placer{n: b.n, p: b.p, c: b.c}).choosePool(true, has).PoolNode
 	}
 }
 
-// withOriginalQuota returns a container's resources with their original quota, if the agent removed it because the
-// container owns CPUs. It computes the quota of a container in a Guaranteed pod from the CPU shares. It cannot
-// restore the quota of other containers.
+// withOriginalQuota returns a container's resources with the CPU quota that the container requested. The agent removes
+// the quota of a container that owns CPUs. In a Guaranteed pod, withOriginalQuota computes the removed quota from the
+// CPU shares. In other pods the removed quota cannot be restored, so the resources stay as they are.
 func (p *Pod) withOriginalQuota(r *lifecycle.Resources) lifecycle.Resources {
 	out := *r
 	if r.CPU.Quota.V < 0 && p.Intent.QoS == intent.Guaranteed {
@@ -169,10 +173,11 @@ func (p *Pod) withOriginalQuota(r *lifecycle.Resources) lifecycle.Resources {
 	return out
 }
 
-// ownsRunningCPUs reports whether a container without a record owns the CPUs that it runs on. It owns them if a
-// scheduler assigned these CPUs to its pod, or if the agent would have chosen as many CPUs and no other container runs
-// on them. If the agent removes the quota of owners and an agent wrote the values in the runtime's copy, the container
-// owns CPUs only if the copy has no quota.
+// ownsRunningCPUs reports whether a container without a trusted record owns the CPUs on which it runs (the set has). If
+// a scheduler assigned CPUs to the pod, the container owns its CPUs if they are equal to the assigned CPUs. Otherwise
+// three conditions must be met: the agent chooses CPUs for the container, the container runs on as many CPUs as it
+// requests, and no container of another pod runs on these CPUs. A CPU quota that the runtime reports can show that the
+// container owns no CPUs, because an agent removes the quota of a container that owns CPUs.
 func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 	if b.p.Intent.CPUs.IsSet() {
 		assigned, err := b.n.machine.ParseCPUs(topology.FormatList(b.p.Intent.CPUs.V))
@@ -184,10 +189,10 @@ func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 	}
 	quota, losesQuota := b.c.Pristine.CPU.Quota.V, b.losesQuota(has)
 	if _, ours := b.facts.UntrustedRecords[b.c.ID]; ours && losesQuota {
-		return quota < 0
+		return quota < 0 // an agent wrote the values that the runtime reports
 	}
 	if quota > 0 && losesQuota && b.n.machine.OnlineOf(b.c.Pristine.CPU.CPUs) == has {
-		return false // the copy has the values that the agent decided, and the agent removed no quota
+		return false // an agent wrote the list of CPUs that the runtime reports, but did not remove the quota
 	}
 	as := slices.Contains(b.possibleCPUCounts(&asked), has.Len())
 	if !as { // an owner of whole NUMA nodes may have more CPUs than it requests
@@ -196,7 +201,8 @@ func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 	return as && b.onlyUserOf(has)
 }
 
-// losesQuota reports whether a container would lose its quota if it owned CPUs.
+// losesQuota reports whether the agent's hooks would remove the container's CPU quota if the container owned the given
+// CPUs.
 func (b *recovery) losesQuota(cpus topology.Set) bool {
 	owner := *b.c
 	owner.Assignment.CPUGroup = placement.CPUGroup{Pool: placement.Exclusive, Owned: cpus}
@@ -204,8 +210,8 @@ func (b *recovery) losesQuota(cpus topology.Set) bool {
 	return slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUQuota && v.Int < 0 })
 }
 
-// onlyUserOf reports whether no other pod's container runs on these CPUs. If the pod lends its CPUs,
-// reclaimed containers do not count.
+// onlyUserOf reports whether no container of another pod runs on the CPUs in the set has. Containers of the class
+// Reclaimed do not count if the pod lends its CPUs to them (Lent).
 func (b *recovery) onlyUserOf(has topology.Set) bool {
 	lent := b.n.terms(b.p).Lent
 	for pod, all := range b.n.listedContainers {
@@ -222,7 +228,9 @@ func (b *recovery) onlyUserOf(has topology.Set) bool {
 	return true
 }
 
-// reportedOwnsCPUs is like ownsRunningCPUs, for a container as the runtime reports it.
+// reportedOwnsCPUs reports whether a container without a record owns the CPUs on which it runs. The container c is from
+// the runtime's list. The result is false if the container has a record, or if it is not known on which CPUs the kernel
+// lets the container run.
 func (b *recovery) reportedOwnsCPUs(c *lifecycle.Container) bool {
 	list, known := b.facts.KernelCPUs[c.ID]
 	if c.Undescribed != "" {

@@ -6,18 +6,20 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// This file counts the live containers that each affinity with a scope matches, by part of the node. The counts come
-// from an index of all containers, so that the cost of a creation does not depend on the number of containers.
+// An affinity is a container's request to run near other containers, or far from them. This file counts, for each part
+// of the node, the live containers that an affinity matches. Only affinities with a scope need these counts, because
+// only they can match containers of other pods. The counts come from an index, so that the creation of a container need
+// not visit all containers.
 
-// scopeCount counts the live containers that an affinity matches, by part of the node. A part is, for example, a
-// socket or a NUMA node (policy topology-aware).
+// scopeCount has, for each part of the node, the number of live containers that an affinity matches. A part is, for
+// example, a socket or a NUMA node (policy topology-aware).
 type scopeCount struct {
 	affinity *intent.Affinity
 	byPart   map[string]int
 }
 
-// partOf returns the part of the node in which a policy placed a container; "" if none, or if the container
-// has ended.
+// partOf returns the part of the node in which the placement policy placed a container. It returns "" if the policy
+// does not divide the node into parts, or if the container has ended.
 func partOf(p *Policy, c *Container) string {
 	if c == nil || !c.Alive() {
 		return ""
@@ -30,7 +32,7 @@ func subjectOf(p *Pod, c *Container) expression.Subject {
 	return expression.Subject{Pod: p.Pod, QoS: p.Intent.QoS.String(), Name: c.Name}
 }
 
-// addToPart adds n to the count of a part of the node. It does nothing if part is "".
+// addToPart adds n to the count of a part of the node. If part is "", it does nothing.
 func (s *scopeCount) addToPart(part string, n int) {
 	if part == "" {
 		return
@@ -40,7 +42,8 @@ func (s *scopeCount) addToPart(part string, n int) {
 	}
 }
 
-// indexContainer updates the index for a container; c is nil if the container was removed.
+// indexContainer updates the entry of a container in s.affinityIndex, which finds the containers that an affinity
+// matches. If the container was removed, c is nil.
 func (s *State) indexContainer(id string, c *Container) {
 	if s.affinityIndex == nil {
 		return
@@ -52,7 +55,7 @@ func (s *State) indexContainer(id string, c *Container) {
 	s.affinityIndex.Remove(id)
 }
 
-// indexPods updates the index for the containers of pods that changed.
+// indexPods updates the entries in s.affinityIndex of all containers of the given pods, which changed.
 func (s *State) indexPods(pods map[string]*Pod) {
 	for id := range pods {
 		for _, container := range s.containerIDsByPod[id] {
@@ -61,7 +64,7 @@ func (s *State) indexPods(pods map[string]*Pod) {
 	}
 }
 
-// countAll adds all containers of a state that the affinity matches.
+// countAll adds all containers that the affinity matches to the counts. The containers are those of the state in.
 func (s *scopeCount) countAll(in *State) {
 	if in.affinityIndex != nil {
 		in.affinityIndex.Count(s.byPart, s.affinity.Scope, s.affinity.Match)
@@ -72,8 +75,8 @@ func (s *scopeCount) countAll(in *State) {
 	}
 }
 
-// scopeCounts returns the counts of an affinity in a view, by part of the node. Callers must not change the
-// map.
+// scopeCounts returns, for each part of the node, how many of the view's containers match the affinity f. Callers must
+// not change the map.
 func (n *view) scopeCounts(f *intent.Affinity) map[string]int {
 	if k := n.affinityCounts[f.ID]; k != nil {
 		return k.byPart
@@ -95,7 +98,8 @@ func (n *view) scopeCounts(f *intent.Affinity) map[string]int {
 	return k.byPart
 }
 
-// recountScopes updates the counts of a view before put replaces, adds or (if c is nil) removes a container.
+// recountScopes updates the counts of all affinities when a container of the view changes; c is the new container, or
+// nil if the container is removed. The method view.put calls recountScopes before it changes the view.
 func (n *view) recountScopes(id string, c *Container) {
 	for _, k := range n.affinityCounts {
 		if was, changed := n.containers[id]; changed {
@@ -107,29 +111,32 @@ func (n *view) recountScopes(id string, c *Container) {
 	}
 }
 
-// countInState adds sign to the count for a container of a state.
+// countInState adds sign (1 or -1) to the count if the affinity matches a container of a state.
 func (s *scopeCount) countInState(in *State, c *Container, sign int) {
 	if c != nil {
 		s.count(&in.Policy, in.pods[c.PodID], c, sign)
 	}
 }
 
-// countInView adds sign to the count for a container of a view.
+// countInView adds sign (1 or -1) to the count if the affinity matches a container of a view.
 func (s *scopeCount) countInView(n *view, c *Container, sign int) {
 	if c != nil {
 		s.count(n.policy, n.pod(c.PodID), c, sign)
 	}
 }
 
-// count adds sign to the count for a container. As in the index, a container without a pod does not count.
+// count adds sign (1 or -1) to the count of the container's part of the node, if the affinity matches the container. A
+// container whose pod is not known does not count, because the index that countAll uses does not have such containers
+// either.
 func (s *scopeCount) count(policy *Policy, p *Pod, c *Container, sign int) {
 	if p != nil && c.Alive() && s.affinity.Matches(subjectOf(p, c)) {
 		s.addToPart(partOf(policy, c), sign)
 	}
 }
 
-// attraction returns the sums of the weights of the container's affinities, by the part of the node in which
-// the matching containers are. A negative sum means that the container should be far from them.
+// attraction returns, for each part of the node, a sum over the container's affinities: the weight of the affinity
+// times the number of other containers in the part that the affinity matches. A negative sum means that the container
+// should not be in that part.
 func (s *placer) attraction() map[string]int {
 	all := s.p.Intent.AffinitiesOf(s.c.Name)
 	if len(all) == 0 {
@@ -144,7 +151,7 @@ func (s *placer) attraction() map[string]int {
 	}
 	for i := range all {
 		f := &all[i]
-		if f.ID == "" {
+		if f.ID == "" { // the affinity has no scope, so it matches only containers of the same pod
 			for _, other := range s.n.containersOf(s.c.PodID) {
 				if part := partOf(s.n.policy, other); part != "" && other.ID != s.c.ID && f.Matches(subjectOf(s.p, other)) {
 					sum[part] += f.Weight

@@ -34,7 +34,7 @@ func TestScopedAffinities(t *testing.T) {
 	one, two, owner := b.run("a1", nearWeb, small)[0], b.run("a2", nearDB, small)[0], b.run("a3", nearDB, whole(1))[0]
 	b.want("near", b.nodes(one) == b.nodes(web) && b.nodes(two) == b.nodes(db) && b.nodes(owner) == b.nodes(db), one, two, owner)
 	for _, c := range []*Container{one, two, owner} {
-		b.want("the reason", strings.Contains(c.Assignment.Why, "near containers that it should be near"), c)
+		b.want("the reason", strings.Contains(c.Assignment.Why, "nearer to containers with affinity"), c)
 	}
 	far := map[string]string{intent.NRIAntiAffinity: `c0: [{scope: {key: namespace, operator: Equals, values: [default]}, match: {key: pod/name, operator: MatchesAny, values: ["web*", "db*"]}}]`}
 	apart := b.run("a4", far, small)[0]

@@ -14,21 +14,22 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// TopologyManager is the configuration of the topology manager. It says how strictly the CPUs, memory and
-// devices of an owner must be on the same NUMA nodes. It applies to owners for which the agent chooses CPUs.
+// TopologyManager is the configuration of the topology manager. It says how strictly the CPUs, memory and devices of a
+// container must be on the same NUMA nodes. It applies to containers that own CPUs chosen by the agent.
 type TopologyManager struct {
 	Policy numahints.Policy
 	// PreferClosest prefers NUMA nodes that are near each other.
 	PreferClosest    bool
-	AlignedResources []string // the names of resources that get the same nodes, for the policy numeric
-	// PodScope means that the containers of a pod are on the same NUMA nodes.
+	AlignedResources []string // the names of the resources that must be on the same NUMA nodes; only the policy numeric uses it
+	// PodScope means that all containers of a pod must be on the same NUMA nodes (scope pod of the kubelet's topology
+	// manager).
 	PodScope bool
-	// RefuseUnaligned means that the agent refuses a container that the policy does not admit. Otherwise the agent
-	// chooses its CPUs as the policy best-effort does, and reports a problem.
+	// RefuseUnaligned means that the agent refuses a container that Policy does not admit. If RefuseUnaligned is not
+	// set, the agent chooses the CPUs of such a container as with the policy best-effort, and reports a problem.
 	RefuseUnaligned bool
 }
 
-// topologyKey is the configuration key that problems name.
+// topologyKey is the configuration key in the problems of containers that the topology manager does not admit.
 const topologyKey = "topologyManager.policy"
 
 // applies reports whether the policy can have an effect on a machine.
@@ -36,21 +37,22 @@ func (t *TopologyManager) applies(m *topology.Machine) bool {
 	return t.Policy != "" && t.Policy != numahints.None && len(m.Nodes) > 1 && len(m.Nodes) <= numahints.MaxNodes
 }
 
-// alignment is the result of the topology manager for a new owner of CPUs.
+// alignment is the topology manager's choice of NUMA nodes for a container that will own CPUs.
 type alignment struct {
-	// nodesLimited means that only cpus and the memory nodes in nodes may be chosen.
+	// nodesLimited means that the container may get only the CPUs in cpus, and the memory of the nodes in nodes.
 	nodesLimited bool
-	cpus         topology.Set // the CPUs of nodes
-	nodes        []int        // ids, ascending
+	cpus         topology.Set // the CPUs of the NUMA nodes in nodes
+	nodes        []int        // the ids of the chosen NUMA nodes, ascending
 	// preferred means that the hints of every resource prefer these nodes.
 	preferred bool
-	reason    string // a clause for users; "" if the topology manager is off
-	// refusal is the reason why the policy does not admit the container, as a sentence; "" if it admits it.
+	reason    string // why these nodes were chosen, as a clause for users; "" if the topology manager is off
+	// refusal is the reason why the policy does not admit the container, as a sentence; "" if the policy admits the
+	// container.
 	refusal string
 }
 
-// align merges the hints for a new owner of n CPUs out of the free CPUs. The result has no limits if the pod
-// itself requests NUMA nodes.
+// align chooses NUMA nodes for a container that will own n CPUs of the set free. If the topology manager is off, or if
+// the pod itself requests NUMA nodes, the result limits neither CPUs nor memory.
 func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignment {
 	t, m := &s.n.policy.Topology, s.n.machine
 	if !t.applies(m) || s.p.Intent.NUMA.IsSet() {
@@ -83,10 +85,10 @@ func (s *placer) align(n int, free topology.Set, memory placement.Memory) alignm
 	return a
 }
 
-// hints returns the hints for a new owner: first for its CPUs, then for memory and devices. With scope pod
-// the hints are about the whole pod, as in the kubelet: CPUs that its containers own already count as free, and
-// each hint for CPUs includes the NUMA nodes of these CPUs. With scope pod there is a hint for memory only as
-// long as the pod owns no CPUs.
+// hints returns the topology manager's hints for a container that will own n CPUs: first the hints for CPUs, then those
+// for memory and devices. With scope pod, the hints are about the whole pod, as in the kubelet. If containers of the
+// pod own CPUs already, two things then change. The owned CPUs count as free, and each hint for CPUs includes the NUMA
+// nodes of the owned CPUs. And there is no hint for memory.
 func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numahints.Resource {
 	t, m := &s.n.policy.Topology, s.n.machine
 	owned := s.n.ledger.CPUsOfPod(s.p.Pod.UID)
@@ -98,7 +100,7 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	}
 	cpus := &numahints.Counts{Need: uint64(n)} //nolint:gosec // a positive number
 	mem := &numahints.Counts{Need: bytes}
-	var has numahints.Mask // the NUMA nodes of what the pod owns
+	var has numahints.Mask // the NUMA nodes of the CPUs that the pod owns
 	usable := s.n.policy.Pools.Online.Minus(s.n.policy.Pools.Reserved)
 	for i := range m.Nodes {
 		on := &m.Nodes[i]
@@ -130,15 +132,16 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	return append(out, pluginHints(m, s.c.decision.hints)...)
 }
 
-// restrictsMemory reports whether a hint for memory is needed. For a container without a memory limit it is
-// needed only if a node has almost no free memory.
+// restrictsMemory reports whether hints for memory are needed. They are needed if the container or its pod has a memory
+// limit. Without a memory limit, they are needed only if a NUMA node has almost no free memory, because only then can a
+// hint exclude a node.
 func restrictsMemory(c *numahints.Counts) bool {
 	return c.Free != nil && (c.Need > assumedMemoryBytes || slices.Min(c.Free) < c.Need)
 }
 
-// podDemand returns the largest number of whole CPUs and of bytes that a pod's containers use at one time, by
-// the limits in the spec. Init containers run before the other containers. Sidecars run at the same time as
-// all others.
+// podDemand returns how many CPUs and how many bytes of memory the containers of a pod need at the same time, at most.
+// The spec's memory limits give the bytes. CPUs count only for containers that request whole CPUs, with a limit equal
+// to the request. Init containers run before the other containers. Sidecars run at the same time as all others.
 func (s *placer) podDemand() (cpus int, bytes uint64) {
 	if s.p.Spec == nil {
 		return 0, 0
@@ -163,8 +166,9 @@ func (s *placer) podDemand() (cpus int, bytes uint64) {
 	return int(max(together[0], before[0])), uint64(max(together[1], before[1])) //nolint:gosec // amounts are positive
 }
 
-// deviceHints returns the hints for granted devices whose NUMA nodes are known. Devices of one resource need
-// as many of these nodes as there are devices, if there are enough nodes.
+// deviceHints returns the hints for granted devices whose NUMA nodes are known. If one resource has several devices,
+// its hint requires as many NUMA nodes as there are devices. If the devices are on fewer nodes, the hint requires all
+// of the devices' nodes.
 func deviceHints(m *topology.Machine, g lifecycle.DeviceGrant) (out []numahints.Resource) {
 	add := func(name string, need int, at numahints.Mask) {
 		if at == 0 {
@@ -227,14 +231,14 @@ func describeFit(m *topology.Machine, hints []numahints.Resource) string {
 		}
 		where := "on no single NUMA node"
 		if slices.Sort(alone); len(alone) > 0 {
-			where = "on " + topology.FormatList(alone)
+			where = "on NUMA nodes " + topology.FormatList(alone)
 		}
 		parts = append(parts, r.Name+" fits "+where)
 	}
 	return strings.Join(parts, ", ")
 }
 
-// chooseNewCPUs asks the placement policy for the CPUs of a new owner, on the NUMA nodes that the topology
+// chooseNewCPUs asks the placement policy for n CPUs that the container will own, on the NUMA nodes that the topology
 // manager chose.
 func (s *placer) chooseNewCPUs(n int) (cpus topology.Set, why string, err error) {
 	free, memory, passed := s.n.ownableCPUs(s.p), s.memoryDemand(), s.takeOverCPUs()
@@ -264,7 +268,7 @@ func (s *placer) chooseNewCPUs(n int) (cpus topology.Set, why string, err error)
 		// are not required, so the placement policy may choose CPUs on all nodes.
 		a.reason = ""
 		got, err = ask(free, passed)
-	default: // for example, the pod requires whole cores, which hints do not consider
+	default: // no CPUs found on the required nodes; for example, the pod requires whole cores, which hints do not consider
 		reason := fmt.Sprintf("on NUMA nodes %s: %v", topology.FormatList(a.nodes), err)
 		if s.n.policy.Topology.RefuseUnaligned {
 			return cpus, "", s.rejectUnaligned(reason)
@@ -290,22 +294,23 @@ func freeMemoryOn(m *topology.Machine, memory placement.Memory, nodes []int) (by
 	return bytes
 }
 
-// rejectUnaligned makes the plan refuse the container, and returns the reason as an error. reason is a
-// sentence.
+// rejectUnaligned makes the plan refuse the container because of the topology manager. It returns the reason, a
+// sentence, as an error.
 func (s *placer) rejectUnaligned(reason string) error {
 	s.c.decision.unalignedReason = fmt.Sprintf("%s: %s: %s", topologyKey, s.n.policy.Topology.Policy, reason)
 	return errors.New(reason)
 }
 
-// reportMisaligned adds a problem: the container does not meet the policy of the topology manager.
+// reportMisaligned adds a problem: the container does not meet the policy of the topology manager, for the given
+// reason. The parameter then is a clause that says what the agent does instead.
 func (s *placer) reportMisaligned(reason, then string) {
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 		Key: topologyKey, Value: string(s.n.policy.Topology.Policy), Reason: reason, Warning: true, Then: then,
 	})
 }
 
-// alignedMemory returns the usable memory nodes that the topology manager chose. If none of its nodes is
-// usable, it returns all usable nodes.
+// alignedMemory returns the usable memory nodes that the topology manager chose. If the topology manager chose none of
+// the usable nodes, alignedMemory returns all usable nodes.
 func (s *placer) alignedMemory(usable []int) []int {
 	both := slices.DeleteFunc(slices.Clone(usable), func(id int) bool { return !slices.Contains(s.alignedNodes, id) })
 	if len(both) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// hugePageHints returns the hints for the huge pages in the spec of a new owner. The free pages of a node are its
-// reserved pages without those that other containers request.
+// hugePageHints returns the hints for the huge pages that a container requests in its pod's spec. The free huge pages
+// of a NUMA node are all huge pages of the node, minus the huge pages that other containers request there.
 func (s *placer) hugePageHints() (out []numahints.Resource) {
 	of, known := s.p.Spec.Container(s.c.Name)
 	if !known {
@@ -36,23 +36,25 @@ func (s *placer) hugePageHints() (out []numahints.Resource) {
 	return out
 }
 
-// freeHugePages returns the huge pages that other containers leave free on each node, in bytes. Containers whose
-// memory nodes are not limited do not count, because it is unknown where they use pages.
+// freeHugePages returns, for each NUMA node, how many bytes of huge pages are left free by other containers. The
+// parameter all has the bytes of all huge pages of each node. Containers whose memory nodes are not limited do not
+// count, because it is unknown on which nodes their huge pages are.
 func (s *placer) freeHugePages(resource string, all []uint64) []uint64 {
 	changes := maps.Clone(s.n.containers)
 	for _, c := range s.n.containersOf(s.c.PodID) {
 		if c.Key == s.c.Key {
-			changes[c.ID] = nil // an earlier attempt of this container
+			changes[c.ID] = nil // an earlier attempt of this container does not count
 		}
 	}
 	free := slices.Clone(all)
-	s.n.subtractCharges(free, s.n.usersOf(s.n.base.hugePageUse[resource], func(p *Pod, c *Container) charge { return hugePagesOf(p, c, resource) }, changes))
+	s.n.subtractUse(free, s.n.usersOf(s.n.base.hugePageUse[resource], func(p *Pod, c *Container) nodeBytes { return hugePagesOf(p, c, resource) }, changes))
 	return free
 }
 
-// hugePagesOf returns how many bytes of huge pages of a resource a container may use, and on which memory nodes. It
-// returns the zero charge for init containers, and if the memory nodes are not known.
-func hugePagesOf(p *Pod, c *Container, resource string) (of charge) {
+// hugePagesOf returns how many bytes of huge pages a container requests, and on which memory nodes the pages can be.
+// The resource names the size of the pages, such as hugepages-2Mi. The result is zero for init containers, and for
+// containers whose memory nodes are not known.
+func hugePagesOf(p *Pod, c *Container, resource string) (of nodeBytes) {
 	if c == nil || p == nil || !c.Alive() {
 		return of
 	}
@@ -62,13 +64,13 @@ func hugePagesOf(p *Pod, c *Container, resource string) (of charge) {
 	}
 	spec, _ := p.Spec.Container(c.Name)
 	if n := spec.Requests[resource]; n > 0 && spec.Kind != lifecycle.Init {
-		return charge{list, uint64(n)}
+		return nodeBytes{list, uint64(n)}
 	}
 	return of
 }
 
-// newHugePageUse returns an empty nodeUse for each size of huge pages that the machine's nodes report, by
-// resource name.
+// newHugePageUse returns one empty nodeUse (the bytes that containers can use of each NUMA node) for each size of huge
+// pages of the machine. The keys are the names of resources, such as hugepages-2Mi.
 func newHugePageUse(m *topology.Machine) map[string]nodeUse {
 	out := map[string]nodeUse{}
 	for i := range m.Nodes {

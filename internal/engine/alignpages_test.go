@@ -47,8 +47,8 @@ func TestHugePageUse(t *testing.T) {
 			}
 			s.Commit(Decide(s, &ev, f))
 			for resource, kept := range s.hugePageUse {
-				checkUse(rt, s, kept, func(p *Pod, c *Container) charge { return hugePagesOf(p, c, resource) })
-				most = max(most, len(kept.charges))
+				checkUse(rt, s, kept, func(p *Pod, c *Container) nodeBytes { return hugePagesOf(p, c, resource) })
+				most = max(most, len(kept.byContainer))
 			}
 			checkFreeHugePages(rt, s)
 		}
@@ -74,7 +74,7 @@ func checkFreeHugePages(t *rapid.T, s *State) {
 				other := s.containers[of]
 				use := hugePagesOf(s.pods[other.PodID], other, resource)
 				if ids, err := topology.ParseList(use.list); err == nil && other.Key != c.Key && use.bytes > 0 && len(ids) == n+1 {
-					choose.Charge(s.Machine, want, d.n.nearMemoryCPUs(s.pods[other.PodID], other), ids, use.bytes)
+					choose.SubtractMemory(s.Machine, want, d.n.nearMemoryCPUs(s.pods[other.PodID], other), ids, use.bytes)
 				}
 			}
 		}

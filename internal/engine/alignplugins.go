@@ -19,9 +19,10 @@ func (p *Plan) Affinity() *lifecycle.Affinity {
 	return p.Container.decision.affinity
 }
 
-// mergeHints merges the hints of a container, and notes the choice. If the policy does not admit the
-// container, refusal is the reason, and the policy best-effort makes the choice. used is the policy that made
-// the choice.
+// mergeHints merges the hints of a container as the configured policy of the topology manager requires, and stores the
+// merged hint in the container's affinity. If the policy does not admit the container, mergeHints returns the reason as
+// refusal, and merges the hints with the policy best-effort instead. used is the policy with which the hints were
+// merged.
 func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, used numahints.Policy, refusal string) {
 	t, m := &s.n.policy.Topology, s.n.machine
 	o := numahints.Options{Policy: t.Policy, PreferClosest: t.PreferClosest, Distance: m.Distance, AlignedResources: t.AlignedResources}
@@ -42,9 +43,10 @@ func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, u
 	return got, o.Policy, refusal
 }
 
-// alignShared merges the hints of resource plugins and of CDI devices for a new container that owns no CPUs.
-// Plugins allocate on the NUMA nodes of the result, and the agent chooses devices near these nodes. The policy may
-// refuse the container.
+// alignShared merges the hints of resource plugins and of CDI devices for a new container that owns no CPUs, and so
+// chooses NUMA nodes for the container. Plugins allocate on the chosen NUMA nodes, and the agent chooses devices near
+// these nodes. If the topology manager does not admit the container, alignShared makes the plan refuse the container,
+// or adds a problem.
 func alignShared(s *placer) {
 	if len(s.c.decision.hints) == 0 && len(s.askedDevices()) == 0 || s.c.decision.affinity != nil || s.c.Assignment.Pool == placement.Exclusive || !s.n.policy.Topology.applies(s.n.machine) {
 		return
@@ -61,11 +63,12 @@ func alignShared(s *placer) {
 		_ = s.rejectUnaligned(refusal)
 		s.reportMisaligned(refusal, "the container exists already and keeps running")
 	default:
-		s.reportMisaligned(refusal, "resource plugins and CDI devices follow what the policy best-effort chooses")
+		s.reportMisaligned(refusal, "the agent and resource plugins choose devices as with the policy best-effort")
 	}
 }
 
-// pluginHints converts the hints of resource plugins. It leaves out hints with a node that does not exist.
+// pluginHints converts the hints of resource plugins for numahints.Merge. It leaves out hints with a NUMA node that
+// does not exist.
 func pluginHints(m *topology.Machine, of []lifecycle.ResourceHints) (out []numahints.Resource) {
 	for _, r := range of {
 		one := numahints.Resource{Name: intent.Printable(r.Resource)}
@@ -108,7 +111,7 @@ func nodeIDs(m *topology.Machine, nodes numahints.Mask) (ids []int) {
 	return ids
 }
 
-// fitsAlone reports whether a single node has enough of a resource.
+// fitsAlone reports whether a single NUMA node has enough of a resource. A resource without hints fits on every node.
 func fitsAlone(r numahints.Resource, node int) bool {
 	if r.Counts != nil {
 		return r.Counts.Free[node] >= r.Counts.Need

@@ -28,8 +28,8 @@ func TestUnstoppable(t *testing.T) {
 	}{
 		{"fits", []lifecycle.ResourceHints{on("nic", 1), on("gpu", 1)}, false, ""},
 		{"beyond the machine", []lifecycle.ResourceHints{on("nic", 7)}, false, "nic fits on no single NUMA node"},
-		{"apart", []lifecycle.ResourceHints{on("nic", 0), on("gpu", 1)}, false, "nic fits on 0, gpu fits on 1"},
-		{"apart, and exists", []lifecycle.ResourceHints{on("nic", 0), on("gpu", 1)}, true, "nic fits on 0, gpu fits on 1"},
+		{"apart", []lifecycle.ResourceHints{on("nic", 0), on("gpu", 1)}, false, "nic fits on NUMA nodes 0, gpu fits on NUMA nodes 1"},
+		{"apart, and exists", []lifecycle.ResourceHints{on("nic", 0), on("gpu", 1)}, true, "nic fits on NUMA nodes 0, gpu fits on NUMA nodes 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := NewState(m, p)

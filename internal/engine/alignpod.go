@@ -7,9 +7,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// alignedDevices returns the devices whose NUMA nodes restrict an owner's CPUs. With scope pod these are the
-// devices of all containers of its pod, because the CPUs of the first container determine the NUMA nodes of
-// all others. Devices of the same resource count together, even if they belong to several containers.
+// alignedDevices returns the devices whose NUMA nodes restrict the CPUs that a container will own. With scope pod these
+// are the devices of all containers of the pod, because the CPUs of the first container determine the NUMA nodes of all
+// others. Devices of the same resource count together, even if they belong to several containers.
 func (s *placer) alignedDevices() []lifecycle.DeviceGrant {
 	if !s.n.policy.Topology.PodScope || s.p.Granted == nil {
 		return s.subject().Devices
@@ -18,7 +18,7 @@ func (s *placer) alignedDevices() []lifecycle.DeviceGrant {
 	for _, name := range slices.Sorted(maps.Keys(s.p.Granted.Containers)) {
 		g := s.p.Granted.Containers[name]
 		all.CDI, all.Nodes = append(all.CDI, g.CDI...), append(all.Nodes, g.Nodes...)
-		for resource, ids := range g.IDs { // init containers pass their devices on, so containers may have the same devices
+		for resource, ids := range g.IDs { // later containers get the devices of init containers, so several containers may have the same device
 			all.IDs[resource] = union(all.IDs[resource], ids)
 			all.NUMA[resource] = union(all.NUMA[resource], g.NUMA[resource])
 		}

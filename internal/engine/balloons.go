@@ -6,7 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// countMemberships adds sign to the counts of a container's memberships.
+// countMemberships adds sign (1 or -1) to the state's count of live containers for each membership of c. A membership
+// is a balloon together with a namespace or group whose containers belong to the balloon.
 func (s *State) countMemberships(c *Container, sign int) {
 	if !c.Alive() {
 		return
@@ -18,10 +19,10 @@ func (s *State) countMemberships(c *Container, sign int) {
 	}
 }
 
-// balloonContainers answers questions about the containers of balloons in a view.
+// balloonContainers counts and lists the containers of balloons in a view.
 type balloonContainers struct{ n *view }
 
-// countMembers returns the number of live containers with a membership.
+// countMembers returns the number of live containers that have the membership m.
 func (o balloonContainers) countMembers(m placement.Membership) int {
 	if o.n.ignoresBase {
 		return o.n.memberships[m]
@@ -29,7 +30,7 @@ func (o balloonContainers) countMembers(m placement.Membership) int {
 	return o.n.base.memberships[m] + o.n.memberships[m]
 }
 
-// recountMemberships adds sign to the view's counts for a container that the view adds or replaces.
+// recountMemberships adds sign (1 or -1) to the view's count of each membership of a container. c may be nil.
 func (n *view) recountMemberships(c *Container, sign int) {
 	if c == nil || !c.Alive() {
 		return
@@ -52,9 +53,9 @@ func (o balloonContainers) neighbours(c *Container) (all []placement.Neighbour) 
 	return all
 }
 
-// cpus returns the CPUs near which a container in a balloon, or in a part of the node, gets memory. If the
-// container is new, the result includes the CPUs that the balloon gets because of the container.
-func (o balloonContainers) cpus(c *Container) topology.Set {
+// memoryCPUs returns the CPUs near which the agent chooses memory for a container that is in a balloon or in a part of
+// the node. If the container is new, the result includes the CPUs that its balloon will gain for this container.
+func (o balloonContainers) memoryCPUs(c *Container) topology.Set {
 	n := o.n
 	laid := n.lastLayout()
 	if n.container(c.ID) == nil {
@@ -67,9 +68,11 @@ func (o balloonContainers) cpus(c *Container) topology.Set {
 	return cpus
 }
 
-// countUndecidedMembers adds the containers of a Synchronize to the needs of their balloons before the
-// containers are decided. The balloons come from records, or from another agent (formerBalloons). It also
-// notes the CPUs that balloons had, which come from the checkpoint, or else from the kernel and the records.
+// countUndecidedMembers runs at the start of a Synchronize event, before the engine decides about the listed
+// containers. It adds the CPU requests of these containers to the needs of their balloons. The names of the balloons
+// come from records, or from another agent that ran before (formerBalloons). countUndecidedMembers also sets baseLayout
+// to the CPUs that the balloons had. These CPUs come from the checkpoint. If the checkpoint does not have a balloon,
+// they come from the kernel and the records.
 func (d *draft) countUndecidedMembers(all []*lifecycle.Container) {
 	d.n.undecidedMembers = map[string]*Container{}
 	held := make(map[string]topology.Set, len(d.facts.Balloons))
@@ -106,8 +109,10 @@ func (d *draft) countUndecidedMembers(all []*lifecycle.Container) {
 	d.n.baseLayout = &placement.Layout{Balloons: placement.BalloonsFromCPUs(held)}
 }
 
-// dropUndecidedMembers runs at the end of a Synchronize. It subtracts the containers that were counted for their
-// balloons and were not decided. The final layout is computed from the CPUs that balloons had before the Synchronize.
+// dropUndecidedMembers runs at the end of a Synchronize event. If the engine did not decide about a container whose
+// requests countUndecidedMembers added, dropUndecidedMembers subtracts the requests again from the needs of the
+// container's balloon. It also drops the layouts of pools that the event computed so far. So the final layout is
+// computed from the CPUs that the balloons had before the event.
 func (d *draft) dropUndecidedMembers() {
 	for id, c := range d.n.undecidedMembers {
 		if _, decided := d.n.containers[id]; !decided {
@@ -117,18 +122,19 @@ func (d *draft) dropUndecidedMembers() {
 	d.n.undecidedMembers, d.n.stepLayout, d.n.layoutCache = nil, nil, nil
 }
 
-// heldBalloonCPUs returns CPUs that a container's balloon had: those on which it runs, and the other threads
-// of their cores if the record has them. The container may run on only one thread of each core. If it is not
-// known where the container runs, it returns all CPUs of the record. Both parameters are kernel lists.
-func (n *view) heldBalloonCPUs(runs, recorded string) topology.Set {
-	on, known := n.machine.OnlineOf(runs), n.machine.OnlineOf(recorded)
+// heldBalloonCPUs returns the CPUs that a container's balloon had, as far as this container shows. Both parameters are
+// kernel lists: runsOn are the CPUs on which the container runs, and recorded are the balloon's CPUs in the container's
+// record. If runsOn is empty, the result is recorded. Otherwise the result has the CPUs in runsOn. A container can be
+// limited to one thread of each core, so the result also has the other threads of these cores if they are in recorded.
+func (n *view) heldBalloonCPUs(runsOn, recorded string) topology.Set {
+	on, known := n.machine.OnlineOf(runsOn), n.machine.OnlineOf(recorded)
 	if on.Empty() {
 		return known
 	}
 	return on.Union(known.And(n.machine.ExpandToGroups(topology.CoreLevel, on)))
 }
 
-// BalloonCPUs returns the own CPUs of a balloon.
+// BalloonCPUs returns the CPUs that only the balloon with this name has.
 func (s *State) BalloonCPUs(name string) (cpus topology.Set) {
 	if b := s.layout.Balloons.ByName(name); b != nil {
 		return b.OwnCPUs
@@ -139,6 +145,6 @@ func (s *State) BalloonCPUs(name string) (cpus topology.Set) {
 // PoolsResized reports whether the last plan changed the CPUs of pools or balloons.
 func (s *State) PoolsResized() bool { return s.poolsResized }
 
-// Balloons returns the own CPUs of each balloon and of each component of a composite balloon, by name; nil if
-// the policy makes no balloons.
+// Balloons returns, by name, the CPUs that only one balloon, or one component of a composite balloon, has. It returns
+// nil if the placement policy makes no balloons.
 func (s *State) Balloons() map[string]topology.Set { return s.layout.CPUsByBalloon() }

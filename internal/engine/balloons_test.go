@@ -55,7 +55,7 @@ func balloonsPolicy(t testing.TB, text string, o balloons.PolicyOptions) (*topol
 
 // balloonPod is a pod with one container.
 func balloonPod(n int, namespace, app string, milli int64) (*lifecycle.Pod, *lifecycle.Container) {
-	r := lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(intent.MilliShares(milli))}}
+	r := lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(intent.SharesFromMilli(milli))}}
 	pod := &lifecycle.Pod{
 		Annotations: map[string]string{},
 		ID:          fmt.Sprintf("s%03d", n), UID: fmt.Sprintf("u%03d", n), Namespace: namespace, Name: fmt.Sprintf("p%d", n),

@@ -108,7 +108,7 @@ func TestResizeBesideEnded(t *testing.T) {
 		{name: "less", milli: 1000, cpus: "8"},
 		{name: "more", milli: 4000, cpus: "1,8-10"},
 		{name: "more than there is", milli: 20000, cpus: "1,8-9", problem: "the container requests 20 CPUs now and owns 3"},
-		{name: "less than a CPU", milli: 500, problem: "pays for no whole CPU"},
+		{name: "less than a CPU", milli: 500, problem: "is less than one whole CPU"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBesideOwner(t)

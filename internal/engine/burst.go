@@ -9,12 +9,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// burstFile is the cgroup file of the CPU burst. The kernel refuses a burst above the quota, and a quota
-// below the burst.
+// burstFile is the cgroup file of the CPU burst. The kernel refuses a burst that is larger than the CPU quota, and a
+// quota that is smaller than the burst.
 const burstFile = "cpu.max.burst"
 
-// limitBurst lowers the proposed burst of a container to its CPU quota: the quota that a hook proposes, or
-// else the requested quota. It removes the burst if the container has no quota.
+// limitBurst lowers the proposed burst of a container to the container's CPU quota: the quota that a hook proposes, or
+// else the requested quota. If the container has no quota, limitBurst removes the burst.
 func (o *output) limitBurst(in *hook.Input) {
 	at := slices.IndexFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == lifecycle.Unified && v.Key == burstFile })
 	if at < 0 {
@@ -35,7 +35,7 @@ func (o *output) limitBurst(in *hook.Input) {
 	case quota <= 0 || err != nil:
 		o.Values = slices.Delete(o.Values, at, at+1)
 	case asked > quota:
-		v.Text, v.Why.Text = strconv.FormatInt(quota, 10), v.Why.Text+fmt.Sprintf(", limited to its quota; %d was requested", asked)
+		v.Text, v.Why.Text = strconv.FormatInt(quota, 10), v.Why.Text+fmt.Sprintf(", limited to the CPU quota; %d µs were requested", asked)
 	}
 }
 
@@ -47,7 +47,7 @@ func (n *view) sumBursts(p *Pod) (sum int64) {
 	for _, c := range n.containersOf(p.Pod.ID) {
 		for i := range c.decision.proposed {
 			if v := &c.decision.proposed[i]; c.Alive() && v.Field == lifecycle.Unified && v.Key == burstFile {
-				burst, _ := strconv.ParseInt(v.Text, 10, 64) // a hook server may have answered something that is not a number
+				burst, _ := strconv.ParseInt(v.Text, 10, 64) // a hook server may have sent a text that is not a number
 				sum += max(burst, 0)
 			}
 		}
@@ -55,16 +55,18 @@ func (n *view) sumBursts(p *Pod) (sum int64) {
 	return sum
 }
 
-// recomputePod decides a pod's own values again if its exclusive CPUs or the sum of its containers' bursts
-// changed. So the pod's burst is always at least the sum of its containers' bursts, and it shrinks before the
-// kubelet lowers the pod's quota.
+// recomputePod decides the values of a pod's own cgroup again, if the pod's exclusive CPUs or the sum of its
+// containers' bursts changed. So the pod's burst is always at least the sum of its containers' bursts. And if the
+// containers' bursts shrink, the pod's burst shrinks before the kubelet lowers the pod's quota, which must not be less
+// than the burst.
 func (d *draft) recomputePod(podID string) {
 	if p := d.n.pod(podID); p != nil && !p.Stopped && (d.n.exclusiveCPUs(p) != p.exclusiveCPUs || d.n.sumBursts(p) != p.burstSum) {
 		d.decidePodAgain(p, p.Values)
 	}
 }
 
-// limitsChanged reports whether a pod requests bursts and the CPU limits in its spec changed.
+// limitsChanged reports whether the CPU limits in a pod's spec changed. It returns false for a pod that requests no CPU
+// burst.
 func limitsChanged(old, now *Pod) bool {
 	if !now.Intent.Burst.IsSet() || now.Spec == old.Spec {
 		return false

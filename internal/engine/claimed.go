@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// claimDevices returns the CDI devices of a container's resource claims, and of claims of its pod that name a
-// class. The container's record stores them.
+// claimDevices returns the CDI devices of a container's resource claims, and the CDI devices with which claims of its
+// pod select a class, pool or balloon type. The container's record stores these devices.
 func claimDevices(g *lifecycle.ClaimGrant, p *lifecycle.Pod) []string {
 	names := g.Devices()
 	for _, c := range p.Claimed {
@@ -19,7 +19,8 @@ func claimDevices(g *lifecycle.ClaimGrant, p *lifecycle.Pod) []string {
 	return names
 }
 
-// withClaims returns a known pod with the current CDI devices of its claims.
+// withClaims returns the pod known with the claimed CDI devices of now, which is the same pod as the current event
+// reports it. If now has no claimed devices, withClaims returns known unchanged.
 func withClaims(known, now *lifecycle.Pod) *lifecycle.Pod {
 	if len(now.Claimed) == 0 || slices.Equal(known.Claimed, now.Claimed) {
 		return known
@@ -29,8 +30,8 @@ func withClaims(known, now *lifecycle.Pod) *lifecycle.Pod {
 	return &with
 }
 
-// reportUnclaimed adds a problem for each CDI device in the runtime's request that names a class and that
-// belongs to no claim of the pod. Another program may have added the device.
+// reportUnclaimed adds a problem for each CDI device in the runtime's request that would select a class, pool or
+// balloon type, but belongs to no resource claim of the pod. Another program may have added such a device.
 func (c *Container) reportUnclaimed(p *lifecycle.Pod) {
 	for _, name := range c.RequestedDevices.CDI {
 		if !lifecycle.IsClassDevice(name) || slices.ContainsFunc(p.Claimed, func(d lifecycle.ClaimedDevice) bool { return d.Device == name }) {
@@ -38,7 +39,7 @@ func (c *Container) reportUnclaimed(p *lifecycle.Pod) {
 		}
 		c.decision.priorProblems = append(slices.Clip(c.decision.priorProblems), lifecycle.Problem{
 			Key: lifecycle.KindOfCDI(name), Value: intent.Printable(name), Refused: true,
-			Reason: "the checkpoint of the kubelet's DRA manager has no claim of the pod with this CDI device", Then: "the device names no class, pool or balloon type",
+			Reason: "the checkpoint of the kubelet's DRA manager has no claim of the pod with this CDI device", Then: "the agent ignores the class, pool or balloon type that the device selects",
 		})
 	}
 }

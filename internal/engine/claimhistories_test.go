@@ -148,7 +148,7 @@ func (n *claimNode) check() {
 		of := n.grants[id]
 		if of != nil {
 			for _, claim := range of.Claims {
-				all = all.Union(n.m.PlacesOf(topology.FormatList(claim.CPUs)))
+				all = all.Union(n.m.KnownCPUsOf(topology.FormatList(claim.CPUs)))
 			}
 		}
 		has := c.Assignment.Owned
@@ -165,7 +165,7 @@ func (n *claimNode) check() {
 				for _, claim := range of.Claims {
 					for _, same := range n.grants[other].Claims {
 						if claim.UID == same.UID {
-							both = both.Minus(n.m.PlacesOf(topology.FormatList(claim.CPUs)))
+							both = both.Minus(n.m.KnownCPUsOf(topology.FormatList(claim.CPUs)))
 						}
 					}
 				}

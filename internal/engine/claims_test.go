@@ -75,7 +75,7 @@ func TestClaims(t *testing.T) {
 	// The end of one pod frees what no other has by the same claim, and a container that waited gets its CPUs.
 	for _, end := range []struct{ pod, owned, of, cpus string }{{"a", "1-3,6", "cx", ""}, {"b", "2-6", "cx", "2"}} {
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: s.Pod(end.pod).Pod}, Facts{}))
-		if got, has := m.Format(s.Exclusive()), m.Format(s.Container(end.of).Assignment.Owned); got != m.Format(m.PlacesOf(end.owned)) || has != end.cpus {
+		if got, has := m.Format(s.Exclusive()), m.Format(s.Container(end.of).Assignment.Owned); got != m.Format(m.KnownCPUsOf(end.owned)) || has != end.cpus {
 			t.Errorf("after %s: %s have an owner, %s has %q", end.pod, got, end.of, has)
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// beginColdStart limits a new container with a cold start to its memory nodes of kind PMEM. So the
-// container's start uses slow memory, and leaves fast memory to other containers (nri-plugins 0.14, cold-start).
+// beginColdStart handles a new container that requests a cold start. It limits the container to those of its memory
+// nodes that have the kind PMEM. So the container starts with slow memory, and leaves fast memory to other containers
+// (nri-plugins 0.14, cold-start).
 func (s *placer) beginColdStart() {
 	cold, from := s.c.Assignment.Memory.ColdStartSeconds, s.c.Assignment.Memory.ColdStartKey
 	if cold == 0 {
@@ -36,7 +37,7 @@ func (s *placer) beginColdStart() {
 	s.c.Mems = topology.FormatList(slow)
 }
 
-// memoryNodesOf returns the memory nodes of a running container, and its cold start if that is not over.
+// memoryNodesOf returns the memory nodes of a running container, and the container's cold start if this is not over.
 func (d *draft) memoryNodesOf(c *Container) (mems string, cold lifecycle.ColdStart) {
 	if c.ColdStart.Seconds > 0 && d.facts.ColdStartsOver[c.ID] {
 		return c.ColdStart.Mems, lifecycle.ColdStart{}
@@ -44,9 +45,10 @@ func (d *draft) memoryNodesOf(c *Container) (mems string, cold lifecycle.ColdSta
 	return c.Mems, c.ColdStart
 }
 
-// endFinishedColdStart ends the cold start of a recovered container if the kernel already gives it all its
-// memory nodes. The container's record may be older than the end of the cold start. If the agent limited the
-// container to slow memory again, the kernel would move pages.
+// endFinishedColdStart handles a container that is restored from its record. The parameter kernel is the list of memory
+// nodes that the kernel gives to the container now. If this list has all memory nodes of the container, the container's
+// cold start was over after the record was written, and endFinishedColdStart ends it. Otherwise the agent would limit
+// the container to slow memory again, and the kernel would move pages.
 func endFinishedColdStart(c *Container, kernel string) {
 	if c.ColdStart.Seconds > 0 && kernel == c.ColdStart.Mems {
 		c.Mems, c.ColdStart = c.ColdStart.Mems, lifecycle.ColdStart{}

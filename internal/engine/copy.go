@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Copy returns an independent copy of the state, for a what-if. Both states share pods and containers, which
-// code never changes but only replaces.
+// Copy returns an independent copy of the state, for decisions that are not applied to the node. Both states share pods
+// and containers, which code never changes but only replaces.
 func (s *State) Copy() *State {
 	c := *s
 	c.ledger = s.ledger.Clone()
@@ -47,16 +47,16 @@ type PlannedPod struct {
 	Devices []lifecycle.NodeDevice
 }
 
-// RejectedContainer is a container of a what-if that the policy would refuse.
+// RejectedContainer is a container of a planned pod that the engine refused in WhatIf.
 type RejectedContainer struct {
-	Pod, Container string
+	Pod, Container string // Pod is namespace/name; Container is "" if the whole pod was refused
 	Reason         string
 }
 
-// WhatIf decides planned pods one after another, as if each were created and started. It ends each init container
-// before it creates the next container. It changes the state, so call it on a Copy. A refused container does not stop
-// the other containers of its pod. If the first container of a pod is refused because of a later one
-// (checkLaterContainers), the later one is not reported again.
+// WhatIf decides planned pods one after another, as if each pod were created and started. It ends each init container
+// before it creates the next container. WhatIf changes the state, so call it on a Copy. If a container is refused,
+// WhatIf continues with the other containers of the pod. If the engine refuses the first container of a pod because a
+// later container would not be admitted, the result has only the first container.
 func (s *State) WhatIf(wishes []PlannedPod) []RejectedContainer {
 	var refused []RejectedContainer
 	for i := range wishes {
@@ -65,7 +65,7 @@ func (s *State) WhatIf(wishes []PlannedPod) []RejectedContainer {
 	return refused
 }
 
-// whatIf decides one planned pod.
+// whatIf decides one planned pod, and returns its refused containers.
 func (s *State) whatIf(w *PlannedPod) (refused []RejectedContainer) {
 	f := Facts{NodeDevices: w.Devices}
 	if w.Spec != nil {
@@ -110,7 +110,7 @@ func (w *PlannedPod) events() []lifecycle.Event {
 	return steps
 }
 
-// Reconfigure decides all containers again under another policy. It changes the state, so call
+// Reconfigure decides all containers of the state again, under another policy. Reconfigure changes the state, so call
 // it on a Copy.
 func (s *State) Reconfigure(p Policy) {
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.Configure}, Facts{Policy: &p}))

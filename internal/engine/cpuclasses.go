@@ -2,8 +2,8 @@ package engine
 
 import "github.com/trimtab/trimtab/internal/placement"
 
-// CPUClasses returns the CPU classes that CPUs should have now; nil if the policy has no CPU classes, or if
-// placement is off.
+// CPUClasses returns which CPU class (frequencies and idle states) the CPUs should have now. It returns nil if the
+// policy has no CPU classes, or if placement is off.
 func (s *State) CPUClasses() []placement.ClassCPUs {
 	if s.layout.CPUClasses == nil || !s.Policy.Place {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Decide makes a plan for one event. It changes neither the state nor the event. For an unknown pod or container,
-// it decides what the event alone allows. If nothing needs a decision, the plan is empty.
+// Decide makes a plan for one event. It changes neither the state nor the event. If the event's pod or container is not
+// known, Decide uses only the data in the event. If nothing needs a decision, the plan is empty.
 func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 	d := newDraft(s, f)
 	p := d.plan
@@ -43,12 +43,12 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 }
 
 var (
-	// podEvents lists the events that concern a pod, even if they name a container.
+	// podEvents lists the events that concern a whole pod, even if the event also has a container.
 	podEvents = []lifecycle.Kind{lifecycle.RunPodSandbox, lifecycle.UpdatePodSandbox, lifecycle.Inform, lifecycle.StopPodSandbox, lifecycle.RemovePodSandbox}
-	// introducingEvents lists the events that may introduce an unknown container. The engine ignores other
-	// events for an unknown container.
+	// introducingEvents lists the events after which the engine adds their container to the state, if the container is
+	// not in the state yet. The engine ignores other events for an unknown container.
 	introducingEvents = []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer}
-	// confirmingEvents lists the events that only confirm an earlier event.
+	// confirmingEvents lists the events that come after the runtime has done what an earlier event announced.
 	confirmingEvents = []lifecycle.Kind{lifecycle.PostUpdateContainer, lifecycle.PostStartContainer, lifecycle.PostCreateContainer}
 )
 
@@ -89,7 +89,7 @@ func (d *draft) containerEvent(ev *lifecycle.Event) {
 	switch c := d.withReportedIdentity(ev.Container); {
 	case ev.Kind == lifecycle.CreateContainer:
 		d.dropFailedCreates(ev)
-		d.facts.Records = nil // a new container has no history
+		d.facts.Records = nil // a new container has no record
 		d.createContainer(ev.Container, lifecycle.StateCreated)
 		d.rejectIfRefused()
 	case ev.Kind == lifecycle.RemoveContainer:
@@ -128,8 +128,8 @@ func (d *draft) setState(k lifecycle.Kind, c *Container) {
 	}
 }
 
-// withReportedIdentity returns a known container; nil if the container is unknown. If the event of its creation had no
-// name or no cgroup, withReportedIdentity adds the name and the cgroup of the present event.
+// withReportedIdentity returns the known container with the id of a reported container; nil if none is known. If the
+// known container has no name or no cgroup yet, the result has the reported name and cgroup.
 func (d *draft) withReportedIdentity(reported *lifecycle.Container) *Container {
 	c := d.n.container(reported.ID)
 	if c == nil || c.Name != lifecycle.UnnamedContainer && c.CgroupsPath != "" {
@@ -143,8 +143,8 @@ func (d *draft) withReportedIdentity(reported *lifecycle.Container) *Container {
 	return &n
 }
 
-// setIdentity sets the id and the cgroup of a container that was decided under another id, ev.Former, before the
-// runtime made its id and cgroup. It keeps the decision.
+// setIdentity sets the id and the cgroup of a container. The container was decided under another id, ev.Former, before
+// the runtime made the final id and the cgroup. The decision stays the same.
 func (d *draft) setIdentity(ev *lifecycle.Event) {
 	c := d.n.container(ev.Former)
 	if c == nil || d.n.container(ev.Container.ID) != nil {
@@ -159,8 +159,8 @@ func (d *draft) setIdentity(ev *lifecycle.Event) {
 	d.plan.Changed = append(d.plan.Changed, n.ID)
 }
 
-// dropFailedCreates removes earlier attempts of this container that never started. Their creation failed after the
-// decision, and no event reports such a failure.
+// dropFailedCreates removes earlier attempts of the event's container that never started. The creation of such an
+// attempt failed after the decision, and no event reports such a failure.
 func (d *draft) dropFailedCreates(ev *lifecycle.Event) {
 	for _, id := range d.n.base.containerIDsByPod[ev.Pod.ID] {
 		c := d.n.container(id)
@@ -172,8 +172,8 @@ func (d *draft) dropFailedCreates(ev *lifecycle.Event) {
 	}
 }
 
-// mergeRepeatedPod returns a pod that the runtime reports again. It keeps the known sum of resources, because
-// the event has the sum at the pod's creation.
+// mergeRepeatedPod returns the pod of a repeated RunPodSandbox event, with the sum of resources that the engine knows.
+// The event has an older sum: the one from the pod's creation.
 func (d *draft) mergeRepeatedPod(pod *lifecycle.Pod) *lifecycle.Pod {
 	known := d.n.pod(pod.ID)
 	if known == nil || known.Stopped || known.Pod.Resources == nil {
@@ -184,7 +184,7 @@ func (d *draft) mergeRepeatedPod(pod *lifecycle.Pod) *lifecycle.Pod {
 	return &n
 }
 
-// runPod decides a pod, and adds it to the draft.
+// runPod decides the values of the pod's own cgroup, and adds the pod to the draft.
 func (d *draft) runPod(pod *lifecycle.Pod) {
 	now := d.newPod(pod)
 	if old := d.n.pod(pod.ID); old != nil {
@@ -240,12 +240,13 @@ func (d *draft) newPod(pod *lifecycle.Pod) *Pod {
 	return np
 }
 
-// PodRequest returns the runtime's request for the pod's own resources; empty if it sent none.
+// PodRequest returns the runtime's request for the resources of the whole pod; empty if the runtime sent none.
 func PodRequest(p *lifecycle.Pod) *lifecycle.Resources {
 	return cmp.Or(p.Resources, &lifecycle.Resources{})
 }
 
-// createContainer decides a container. For a repeated event, it makes the same decision again.
+// createContainer makes a container from the runtime's report, and decides the container. If the event is repeated, the
+// decision is the same.
 func (d *draft) createContainer(reported *lifecycle.Container, life lifecycle.State) {
 	pod := d.plan.Pod
 	c := &Container{
@@ -281,9 +282,9 @@ func (d *draft) createContainer(reported *lifecycle.Container, life lifecycle.St
 	}
 }
 
-// requestFromRecord returns a container's request from its record. If the record was written at the
-// container's creation, fields that the agent never changed come from the runtime's copy. The kubelet may
-// have updated them since.
+// requestFromRecord returns a container's request from its record. If the record was written at the container's
+// creation, fields that the agent never changed come from requested, the resources that the runtime reports now. The
+// kubelet may have updated these fields since the creation.
 func requestFromRecord(rec *Record, requested *lifecycle.Resources) lifecycle.Resources {
 	out := rec.Pristine
 	if rec.FromCheckpoint {
@@ -301,15 +302,15 @@ func requestFromRecord(rec *Record, requested *lifecycle.Resources) lifecycle.Re
 	return out
 }
 
-// pristineResources returns the resources of the runtime's request that a release of the container would restore.
+// pristineResources returns the resources in the runtime's request that `trimtab release` can restore.
 func pristineResources(r *lifecycle.Resources) lifecycle.Resources {
 	return lifecycle.Resources{CPU: r.CPU, Memory: lifecycle.Memory{Limit: r.Memory.Limit}, Hugepages: r.Hugepages}
 }
 
 // decideContainer decides the CPUs of a container, runs the hooks, and adds the result to the draft. rec is
-// its record; nil for none. r is the resize in progress; nil for none.
+// the container's record; nil for none. r is the resize in progress; nil for none.
 func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
-	before := c.decision.proposed // of a recovered container: the agent's values in the runtime's copy
+	before := c.decision.proposed // set if the container was restored from a record: the values that the agent set and that the runtime still has
 	if c.Undescribed.NoRequest {
 		before = nil // the container's original values are not known
 	}
@@ -351,8 +352,9 @@ func (d *draft) decideContainer(c *Container, rec *Record, r *resize) {
 	d.recomputePod(c.PodID)
 }
 
-// decidePodAgain runs the hooks again for the pod's own values, because its owned or exclusive CPUs or its
-// containers' bursts changed. before are the pod's earlier values.
+// decidePodAgain runs the hooks again for the values of the pod's own cgroup. It is called when the pod's owned or
+// exclusive CPUs, its sum of resources or the bursts of its containers changed. The parameter before has the earlier
+// values.
 func (d *draft) decidePodAgain(p *Pod, before []lifecycle.Value) {
 	n := *p
 	d.decidePod(&n)
@@ -370,9 +372,9 @@ func (d *draft) replacePod(p *Pod) {
 	}
 }
 
-// rejectIfRefused rejects the plan if a hook that failurePolicy.hooks covers failed, if a hook or the topology manager
-// refuses the container, if the pod requires CPUs that it cannot get, or, in strict mode, if a request is
-// malformed.
+// rejectIfRefused sets the plan's Reject in three cases. First, a hook failed, and failurePolicy.hooks says that the
+// failure of this hook refuses containers. Second, a hook or the topology manager refuses the container. Third, the pod
+// requires CPUs that it cannot get. In strict mode, rejectIfRefused also sets Reject if a request is malformed.
 func (d *draft) rejectIfRefused() {
 	if d.n.hookFailure != "" {
 		d.plan.Reject = d.n.hookFailure + ": failurePolicy.hooks refuses containers when this hook fails"
@@ -414,8 +416,9 @@ func (d *draft) updateContainer(c *Container, r *lifecycle.Resources) {
 	d.plan.Container = &n
 }
 
-// resizeContainer decides a container whose request changed, and the containers of its pod that own the same CPUs. The
-// error says why the owner did not get as many CPUs as requested.
+// resizeContainer decides a container whose request changed, and the other containers of its pod that own the same
+// CPUs. The parameter was is the container before the change. If the number of owned CPUs is not the requested one
+// after the resize, the error says why.
 func (d *draft) resizeContainer(was, c *Container) (err error) {
 	r := &resize{previousContainer: was, requestsLess: lowersCPU(&was.Pristine, &c.Pristine), requestsMore: lowersCPU(&c.Pristine, &was.Pristine)}
 	d.accountResize(was, c)
@@ -434,7 +437,7 @@ func (d *draft) resizeContainer(was, c *Container) (err error) {
 	return r.failure
 }
 
-// MergeUpdate returns the earlier request merged with an update.
+// MergeUpdate returns the request have, with the values that the update r sets. r may be nil.
 func MergeUpdate(have lifecycle.Resources, r *lifecycle.Resources) lifecycle.Resources {
 	if r == nil {
 		return have
@@ -451,7 +454,8 @@ func MergeUpdate(have lifecycle.Resources, r *lifecycle.Resources) lifecycle.Res
 	return have
 }
 
-// requestedOrKnown returns ask, or have if ask is zero. Every runtime sends zero if the value does not change.
+// requestedOrKnown returns ask, the requested value. If ask is zero, it returns have, the value known so far, because
+// every runtime sends zero for a value that does not change.
 func requestedOrKnown[T comparable](have, ask lifecycle.Opt[T]) lifecycle.Opt[T] {
 	if ask.V == *new(T) {
 		return have
@@ -459,7 +463,7 @@ func requestedOrKnown[T comparable](have, ask lifecycle.Opt[T]) lifecycle.Opt[T]
 	return ask
 }
 
-// removeContainer removes a container, and frees its devices.
+// removeContainer removes a container. It also frees the container's CDI devices if the pod has no other attempt of it.
 func (d *draft) removeContainer(id string) {
 	c := d.n.container(id)
 	if c == nil {
@@ -471,8 +475,8 @@ func (d *draft) removeContainer(id string) {
 	d.recomputePod(c.PodID)
 }
 
-// stopPod marks a sandbox and its containers as stopped. It ends the pod's grants, unless another sandbox of
-// the same pod runs.
+// stopPod marks a sandbox and its containers as stopped. If no other sandbox of the same pod runs, stopPod also frees
+// the CPUs and devices that the pod's containers have exclusively.
 func (d *draft) stopPod(pod *lifecycle.Pod) {
 	known := d.n.pod(pod.ID)
 	if known == nil {

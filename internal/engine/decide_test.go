@@ -94,7 +94,7 @@ func TestCPUSetTable(t *testing.T) {
 		{name: "BE, NUMA not heeded", class: "BE", status: numa(1, "cpu", "2"), cpus: "0-15"},
 		{name: "LS", class: "LS", cpus: "1-7,9-15"},
 		{name: "LS with huge pages alone", class: "LS", status: numa(1, "hugepages-2Mi", "2Gi"), cpus: "1-7,9-15"},
-		{name: "LS on an unknown node", class: "LS", status: numa(5, "cpu", "2"), cpus: "1-7,9-15", problem: "no such NUMA node"},
+		{name: "LS on an unknown node", class: "LS", status: numa(5, "cpu", "2"), cpus: "1-7,9-15", problem: "the machine has no NUMA nodes with these ids"},
 		{name: "unlabelled Burstable, shared", parent: burstable, change: shared, cpus: "1-7,9-15"},
 		{name: "unlabelled BestEffort, shared", parent: bestEffort, change: shared},
 		{name: "unlabelled, left", parent: burstable},
@@ -234,7 +234,7 @@ func TestFatalHook(t *testing.T) {
 func TestStrictRefusal(t *testing.T) {
 	for status, want := range map[string]string{
 		`{"cpuset":"2,20"}`: `scheduling.koordinator.sh/resource-status: "2,20": CPU 20 is not online on this node (online: 0-15)`,
-		`{"cpuset":"0-15"}`: `scheduling.koordinator.sh/resource-status: "0-15": no CPU would be left for all other containers`,
+		`{"cpuset":"0-15"}`: `scheduling.koordinator.sh/resource-status: "0-15": no CPU would be left for other containers`,
 	} {
 		m := node(t)
 		pol := policy(m)

@@ -28,9 +28,9 @@ func checkDerived(t *rapid.T, before *placement.Layout, s *State) {
 			seats[group.PoolID][group] = true
 		}
 	}
-	checkUse(t, s, s.memoryUse, chargeOf)
+	checkUse(t, s, s.memoryUse, memoryOf)
 	for resource, kept := range s.hugePageUse {
-		checkUse(t, s, kept, func(p *Pod, c *Container) charge { return hugePagesOf(p, c, resource) })
+		checkUse(t, s, kept, func(p *Pod, c *Container) nodeBytes { return hugePagesOf(p, c, resource) })
 	}
 	if diff := cmp.Diff(needs, s.layout.Demand.Needs, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatal("needs computed and kept: ", diff)
@@ -58,12 +58,12 @@ func checkDerived(t *rapid.T, before *placement.Layout, s *State) {
 }
 
 // checkUse compares what a state keeps about the use of NUMA nodes to what its containers use.
-func checkUse(t *rapid.T, s *State, kept nodeUse, of func(*Pod, *Container) charge) {
+func checkUse(t *rapid.T, s *State, kept nodeUse, of func(*Pod, *Container) nodeBytes) {
 	t.Helper()
 	use := newNodeUse()
 	for _, c := range s.containers {
-		if now := of(s.pods[c.PodID], c); now != (charge{}) {
-			use.charges[c.ID] = now
+		if now := of(s.pods[c.PodID], c); now != (nodeBytes{}) {
+			use.byContainer[c.ID] = now
 			if !now.oneNode() {
 				use.multiNode[c.ID] = true
 			} else {
@@ -72,7 +72,7 @@ func checkUse(t *rapid.T, s *State, kept nodeUse, of func(*Pod, *Container) char
 		}
 	}
 	maps.DeleteFunc(kept.singleNode, func(_ string, bytes uint64) bool { return bytes == 0 })
-	if !maps.Equal(use.charges, kept.charges) || !maps.Equal(use.singleNode, kept.singleNode) || !maps.Equal(use.multiNode, kept.multiNode) {
+	if !maps.Equal(use.byContainer, kept.byContainer) || !maps.Equal(use.singleNode, kept.singleNode) || !maps.Equal(use.multiNode, kept.multiNode) {
 		t.Fatalf("use %v, kept %v", use, kept)
 	}
 }

@@ -15,24 +15,25 @@ import (
 )
 
 // This file chooses the CDI devices that a container has exclusively. The ledger keeps these devices for the
-// container's key until the last container with the key is removed or the pod ends. So a container that is
-// created again gets the same devices.
+// container's key (pod UID and container name) until the last container with the key is removed or the pod ends. So a
+// container that is created again gets the same devices.
 
-// nodeDevices are the node's CDI devices and their owners, for the decision about one new container. Devices that the
-// new container may have count as free.
+// nodeDevices are the node's CDI devices and the containers that own them, for the decision about one new container. A
+// device counts as free if the new container had it before, or can take it over from an earlier container of its pod.
 type nodeDevices struct {
 	all    []lifecycle.NodeDevice
 	byName map[string]*lifecycle.NodeDevice
-	// owners has the container that has a device, by the device's name.
+	// owners has the key of the container that owns a device, by the device's name.
 	owners map[string]placement.Key
-	// namesByNode has the names of the devices with a device node, by the result of nodeKeys. keysByName has the
-	// results of nodeKeys, by the name of the device.
+	// Each device node has a text that identifies it, such as "c 10:200" (nodeKeys). keysByName has, by the name of a
+	// device, the texts of its device nodes. namesByNode has, by the text of a device node, the names of the devices
+	// that have this device node.
 	namesByNode map[string][]string
 	keysByName  map[string][]string
 }
 
-// ContainerAsksDevices reports whether a container requests CDI devices of its own, so that a decision needs
-// the node's CDI devices.
+// ContainerAsksDevices reports whether a container requests CDI devices of its own. Only then does a decision about the
+// container need the node's CDI devices.
 func (p *Policy) ContainerAsksDevices(requests *intent.Pod, container string) bool {
 	return requests != nil && requests.ExclusiveDevices.V.Of(container).IsSet() && p.deviceGiver() != nil
 }
@@ -42,7 +43,7 @@ func (p *Policy) PodAsksDevices(requests *intent.Pod) bool {
 	return requests != nil && requests.ExclusiveDevices.IsSet() && p.deviceGiver() != nil
 }
 
-// deviceGiver returns the hook that gives containers CDI devices of their own; nil if it is off.
+// deviceGiver returns the hook that gives containers exclusive CDI devices; nil if this hook is off.
 func (p *Policy) deviceGiver() hook.DeviceGiver {
 	for _, h := range p.Hooks {
 		if g, is := h.(hook.DeviceGiver); is {
@@ -73,7 +74,8 @@ func (s *State) HeldDevices() (out map[string]map[string][]string) {
 // DevicesChanged reports whether a container got or lost CDI devices.
 func (p *Plan) DevicesChanged() bool { return p.draft != nil && p.draft.n.ledger.devicesChanged }
 
-// holdDevices replaces the list of devices that a key has.
+// holdDevices replaces the list of CDI devices that the container with the given key has exclusively. An empty list
+// frees the devices.
 func (b *draftLedger) holdDevices(key placement.Key, names []string) {
 	if slices.Equal(b.Devices()[key], names) {
 		return
@@ -81,18 +83,19 @@ func (b *draftLedger) holdDevices(key placement.Key, names []string) {
 	if !b.isCopy {
 		b.Ledger, b.isCopy = b.Clone(), true
 	}
-	b.HoldDevices(key, names)
+	b.SetDevices(key, names)
 	b.devicesChanged = true
 }
 
 // freeDevices removes the devices of a pod's containers from the ledger, so that other containers can have them.
 func (b *draftLedger) freeDevices(uid string) {
-	for _, key := range b.DevicesOfPod(uid) {
+	for _, key := range b.KeysWithDevices(uid) {
 		b.holdDevices(key, nil)
 	}
 }
 
-// freeUnusedDevices frees the devices of a key if no container with the key is left.
+// freeUnusedDevices frees the CDI devices that the ledger keeps for a key, if the pod no longer has a container with
+// this key.
 func (n *view) freeUnusedDevices(podID string, key placement.Key) {
 	if len(n.ledger.Devices()[key]) == 0 || slices.ContainsFunc(n.containersOf(podID), func(c *Container) bool { return c.Key == key }) {
 		return
@@ -100,8 +103,8 @@ func (n *view) freeUnusedDevices(podID string, key placement.Key) {
 	n.ledger.holdDevices(key, nil)
 }
 
-// keepDevices keeps the devices of pods that have not ended, under a new policy. Their containers were
-// created with these devices.
+// keepDevices keeps the CDI devices of containers when the policy changes. It copies them from owners, the ledger from
+// before the change, to the draft's new ledger. It leaves out the devices of pods that have ended.
 func (d *draft) keepDevices(owners *placement.Ledger) {
 	for key, names := range owners.Devices() {
 		if slices.ContainsFunc(d.n.base.PodsOf(key.PodUID), func(p *Pod) bool { return !p.Stopped }) {
@@ -110,8 +113,8 @@ func (d *draft) keepDevices(owners *placement.Ledger) {
 	}
 }
 
-// restoreDevices restores devices in a Synchronize: those of containers that are between two attempts, and of
-// containers whose record is lost.
+// restoreDevices restores exclusive CDI devices at a Synchronize event, from the checkpoint. These are the devices of
+// containers that have ended and are not created again yet, and of containers whose record is lost.
 func (d *draft) restoreDevices() {
 	d.n.ledger.devicesChanged = true
 	for _, id := range d.plan.ChangedPods {
@@ -146,8 +149,8 @@ func (n *view) nodeDevices(all []lifecycle.NodeDevice, owners map[string]placeme
 	return out
 }
 
-// mayTakeDevicesOf returns a function that reports whether a new container can have the devices of a key: its own
-// key, or the key of a container whose devices it takes over.
+// mayTakeDevicesOf returns a function that reports whether the new container can have the devices that the ledger keeps
+// for a key. This is so for the container's own key, and for the key of a container whose devices it can take over.
 func (s *placer) mayTakeDevicesOf() func(key placement.Key) bool {
 	lives := s.n.liveNames(s.p.Pod.ID, s.c.ID)
 	return func(key placement.Key) bool {
@@ -155,8 +158,8 @@ func (s *placer) mayTakeDevicesOf() func(key placement.Key) bool {
 	}
 }
 
-// deviceOwners returns the containers that have CDI devices, by the names of the devices. It leaves out keys
-// for which except returns true.
+// deviceOwners returns a map from the name of each CDI device that a container has to the container's key. It leaves
+// out the containers for whose key the function except returns true.
 func (n *view) deviceOwners(except func(placement.Key) bool) map[string]placement.Key {
 	owners := map[string]placement.Key{}
 	for key, names := range n.ledger.Devices() {
@@ -179,19 +182,20 @@ func (n *view) deviceOwners(except func(placement.Key) bool) map[string]placemen
 	return owners
 }
 
-// canTakeOverDevices reports whether the new container to can take over the devices of the container from of the
-// same pod. The rules are those for CPUs (takeOverCPUs).
-func (p *Pod) canTakeOverDevices(from, to string, lives map[string]bool) bool {
+// canTakeOverDevices reports whether a new container can take over the devices of the container oldName of the same
+// pod. The new container can do so if oldName is an init container that has ended or comes earlier in the spec. A new
+// init container can also do so if oldName has ended and is no sidecar.
+func (p *Pod) canTakeOverDevices(oldName, newName string, lives map[string]bool) bool {
 	if p.Spec == nil {
 		return false
 	}
-	kind := p.kindOf(from)
-	return kind == lifecycle.Init && (p.comesAfter(to, from) || !lives[from]) ||
-		p.kindOf(to) == lifecycle.Init && kind != lifecycle.Sidecar && !lives[from]
+	kind := p.kindOf(oldName)
+	return kind == lifecycle.Init && (p.comesAfter(newName, oldName) || !lives[oldName]) ||
+		p.kindOf(newName) == lifecycle.Init && kind != lifecycle.Sidecar && !lives[oldName]
 }
 
 // devicesOutsideLedger returns the CDI devices of a container that are not in the ledger: those in the runtime's
-// request, those that the kubelet granted, and those that hooks add for other requests.
+// request, those that the kubelet granted, and those that hooks add and that are not exclusive.
 func devicesOutsideLedger(p *Pod, c *Container) []string {
 	names := slices.Concat(c.RequestedDevices.CDI, p.Granted.DevicesOf(c.Name).CDI)
 	for i := range c.decision.proposed {
@@ -216,7 +220,7 @@ func (n *view) ownerName(key placement.Key) string {
 	return pod + "/" + key.Container
 }
 
-// nodeKeys returns a text for each device node of a device. Equal device nodes have equal texts.
+// nodeKeys returns, for each device node of a device, a text that identifies the device node.
 func nodeKeys(d *lifecycle.NodeDevice) (keys []string) {
 	for _, node := range d.Nodes {
 		key := cmp.Or(node.Host, node.Path)
@@ -229,8 +233,9 @@ func nodeKeys(d *lifecycle.NodeDevice) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// owner returns the container that has a device, or that has a device with the same device nodes. A CDI
-// specification may give one device several names, and may have a name for all devices together.
+// owner returns the container that has the CDI device d, or another CDI device with the same device nodes. Two names
+// can mean the same device: CDI specifications can have several names for one physical device, and one name for all
+// devices together.
 func (u *nodeDevices) owner(d *lifecycle.NodeDevice) (owner placement.Key, taken bool) {
 	if owner, taken = u.owners[d.Name]; taken {
 		return owner, true
@@ -252,8 +257,8 @@ func (u *nodeDevices) isFree(d *lifecycle.NodeDevice) bool {
 	return !taken
 }
 
-// eitherContainsOther reports whether one list of device nodes has all nodes of the other. If it has only some of them,
-// the devices may be parts of one card that share device nodes.
+// eitherContainsOther reports whether one of two lists of device nodes has all nodes of the other list. Lists that only
+// overlap do not count: they may belong to different parts of one card that share some device nodes.
 func eitherContainsOther(a, b []string) bool {
 	return len(a) > 0 && len(b) > 0 && (containsAll(a, b) || containsAll(b, a))
 }
@@ -293,9 +298,9 @@ func (s *placer) askedDevices() []intent.DeviceRequest {
 	return s.p.Intent.ExclusiveDevices.V.Of(s.c.Name).V
 }
 
-// namedDevices returns the devices of a container that are known before its CPUs are chosen: those that it has,
-// those that it requests by name, and those of an earlier attempt. The choice of CPUs considers them.
-func (s *placer) namedDevices() (all lifecycle.DeviceGrant) {
+// knownDevices returns the devices of a container that are known before the container's CPUs are chosen: those that the
+// container has, those that it requests by name, and those of its earlier attempt. CPUs are chosen near these devices.
+func (s *placer) knownDevices() (all lifecycle.DeviceGrant) {
 	all.CDI = slices.Clone(s.c.CDIDevices)
 	asked := s.askedDevices()
 	for _, r := range asked {
@@ -315,12 +320,12 @@ func (s *placer) namedDevices() (all lifecycle.DeviceGrant) {
 	return all
 }
 
-// exclusiveHints returns the hints for the CDI kinds of which a new container requests a number of devices. A
-// kind has no hints if the NUMA node of one of its free devices is not known. With scope pod, the hints of
-// the first container are about all devices of the pod.
+// exclusiveHints returns hints for the exclusive CDI devices that a new container requests as a number of devices of a
+// kind. If the NUMA node of any free device of a kind is not known, there are no hints for the kind. With scope pod,
+// the hints of the pod's first container are about the devices that all containers of the pod request.
 func (s *placer) exclusiveHints() (out []numahints.Resource) {
 	for _, r := range s.askedDevices() {
-		if r.Number == 0 || len(s.n.ledger.Devices()[s.c.Key]) > 0 { // namedDevices returns these devices
+		if r.Number == 0 || len(s.n.ledger.Devices()[s.c.Key]) > 0 { // the hints for knownDevices already have these devices
 			continue
 		}
 		need := s.deviceNeed(r)
@@ -332,8 +337,8 @@ func (s *placer) exclusiveHints() (out []numahints.Resource) {
 	return out
 }
 
-// countDevices counts the devices of a kind on each NUMA node. total is the number of all free devices. c is
-// nil if the NUMA node of a free device is not known.
+// countDevices counts the devices of a kind on each NUMA node. The result total is the number of all free devices of
+// the kind. The result c is nil if the NUMA node of a free device is not known.
 func countDevices(m *topology.Machine, u *nodeDevices, kind string) (c *numahints.Counts, total int) {
 	c = &numahints.Counts{Free: make([]uint64, len(m.Nodes)), Capacity: make([]uint64, len(m.Nodes))}
 	for _, d := range u.singleDevices(kind) {
@@ -353,8 +358,9 @@ func countDevices(m *topology.Machine, u *nodeDevices, kind string) (c *numahint
 	return c, total
 }
 
-// deviceNeed returns the number of devices for the hints of a request: the requested number, or, with scope pod and
-// as long as the pod owns no CPUs, the number that the whole pod requests.
+// deviceNeed returns how many devices the hints for the request r are about. With scope pod, as long as the pod owns no
+// CPUs, this is the number of devices of the kind that all containers of the pod request. Otherwise it is the number in
+// r.
 func (s *placer) deviceNeed(r intent.DeviceRequest) int {
 	if !s.n.policy.Topology.PodScope || !s.n.ledger.CPUsOfPod(s.p.Pod.UID).Empty() {
 		return r.Number
@@ -388,8 +394,8 @@ func nodesOfDevice(m *topology.Machine, d *lifecycle.NodeDevice) (at numahints.M
 	return at
 }
 
-// chooseDevices gives a new container the devices that it requests, near its CPUs. The container gets either
-// all of them or none.
+// chooseDevices gives a new container the exclusive CDI devices that it requests, near its CPUs. The container gets
+// either all requested devices or none. An existing container keeps its devices.
 func (s *placer) chooseDevices() {
 	if !s.isCreation {
 		if s.c.Alive() && s.n.policy.ContainerAsksDevices(s.p.Intent, s.c.Name) && len(s.c.CDIDevices) == 0 && s.c.DevicesRefused == "" {
@@ -408,7 +414,7 @@ func (s *placer) chooseDevices() {
 	names, refusal := s.pickDevices(asked)
 	s.c.CDIDevices, s.c.DevicesRefused = names, refusal
 	s.n.ledger.holdDevices(s.c.Key, names)
-	for _, key := range s.n.ledger.DevicesOfPod(s.c.Key.PodUID) { // an init container loses the devices that this container takes over
+	for _, key := range s.n.ledger.KeysWithDevices(s.c.Key.PodUID) { // an init container loses the devices that this container takes over
 		if key != s.c.Key {
 			left := slices.DeleteFunc(slices.Clone(s.n.ledger.Devices()[key]), func(name string) bool { return slices.Contains(names, name) })
 			s.n.ledger.holdDevices(key, left)
@@ -416,8 +422,8 @@ func (s *placer) chooseDevices() {
 	}
 }
 
-// pickDevices chooses devices for all requests of a container. If it cannot, refusal is the reason, as a
-// sentence.
+// pickDevices chooses devices for all requests of a container. If it cannot serve one of the requests, it returns no
+// devices, and refusal is the reason as a sentence.
 func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refusal string) {
 	giver, u, kept := s.n.policy.deviceGiver(), s.devices(), s.n.ledger.Devices()[s.c.Key]
 	for _, r := range asked {
@@ -442,7 +448,8 @@ func (s *placer) pickDevices(asked []intent.DeviceRequest) (names []string, refu
 	return names, ""
 }
 
-// chooseByName returns the devices with the given names, if all are free. Otherwise refusal is the reason.
+// chooseByName returns the given names if all devices with these names are free. Otherwise refusal says why one of them
+// is not.
 func (s *placer) chooseByName(u *nodeDevices, names []string) (chosen []string, refusal string) {
 	for i, name := range names {
 		d := u.byName[name]
@@ -475,7 +482,7 @@ func (s *placer) chooseNearest(u *nodeDevices, r intent.DeviceRequest, kept []st
 	case len(all) == 0:
 		return nil, "the node's CDI specifications have no devices of the kind " + r.Kind
 	case len(free) < r.Number:
-		return nil, fmt.Sprintf("%d devices of kind %s are requested, and %d of %d are free", r.Number, r.Kind, len(free), len(all))
+		return nil, fmt.Sprintf("%d devices of kind %s are requested, and %d of the node's %d are free", r.Number, r.Kind, len(free), len(all))
 	}
 	rank := s.deviceRanks(free, r.Number)
 	slices.SortStableFunc(free, func(a, b *lifecycle.NodeDevice) int {
@@ -493,8 +500,9 @@ func (s *placer) chooseNearest(u *nodeDevices, r intent.DeviceRequest, kept []st
 	return chosen, ""
 }
 
-// deviceRanks returns the rank of each device, by name. Devices are ordered by their distance to the
-// container's CPUs, and then by how well the number of free devices on their NUMA node fits the request.
+// deviceRanks returns the rank of each device, by name. The device with the lowest rank is the best. Devices rank by
+// their distance to the container's CPUs, and then by how well the number of free devices on their NUMA node fits the
+// requested number.
 func (s *placer) deviceRanks(free []*lifecycle.NodeDevice, need int) map[string][]int {
 	m, near := s.n.machine, s.nearNodes()
 	count := make([]int, len(m.Nodes))
@@ -505,7 +513,7 @@ func (s *placer) deviceRanks(free []*lifecycle.NodeDevice, need int) map[string]
 			count[node]++
 		}
 	}
-	const unknown = 11 // the distance of a device without a known node: more than on the same node, less than on any other
+	const unknown = 11 // for a device whose node is not known: more than the distance within a node (10), less than to another node
 	ranks := make(map[string][]int, len(free))
 	for i, d := range free {
 		rank := []int{unknown, 0, 0}
@@ -555,8 +563,8 @@ func (s *placer) nearNodes() (at numahints.Mask) {
 	return nodesWithCPUs(s.n.machine, cpus)
 }
 
-// takenDevices returns the names of the owners of CDI devices that a container's annotation names and that
-// another container has exclusively, by device.
+// takenDevices returns those CDI devices that a container requests by annotation although another container has them
+// exclusively. The keys of the map are names of devices. The values are names of the containers that have them.
 func (n *view) takenDevices(p *Pod, c *Container) (taken map[string]string) {
 	if !p.Intent.CDIDevices.IsSet() {
 		return nil

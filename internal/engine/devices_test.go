@@ -58,11 +58,11 @@ func TestDevicesOfSeveralNames(t *testing.T) {
 	}{
 		{"one", cards, "", `1`, "0", ""},
 		{"both", cards, "", `2`, "0 1", ""},
-		{"three", cards, "", `3`, "", "3 devices of kind v.com/gpu are requested, and 2 of 2 are free"},
+		{"three", cards, "", `3`, "", "3 devices of kind v.com/gpu are requested, and 2 of the node's 2 are free"},
 		{"its other name is taken", cards, `"GPU-aa"`, `1`, "1", ""},
 		{"its other name is taken, by name", cards, `"GPU-aa"`, `"0"`, "", "v.com/gpu=0 belongs to d/before/a"},
 		{"all", cards, "", `"all"`, "all", ""},
-		{"all are taken", cards, `"all"`, `1`, "", "0 of 2 are free"},
+		{"all are taken", cards, `"all"`, `1`, "", "0 of the node's 2 are free"},
 		{"one of all is taken", cards, `1`, `"all"`, "", "v.com/gpu=all belongs to d/before/a"},
 		{"two names of one", cards, "", `["0","GPU-aa"]`, "", "v.com/gpu=0 and v.com/gpu=GPU-aa are the same device"},
 		{"a name that looks like a number", cards, "", `"1"`, "1", ""},

@@ -28,16 +28,16 @@ func (p *Policy) DeviceKinds() []string {
 	return slices.Compact(kinds)
 }
 
-// DeviceUses returns the devices of the kinds of DeviceKinds, by name. all are the node's CDI devices. Each
-// physical device has one DeviceUse, even if it has several names. A device that a container has and that is
-// missing in all has a DeviceUse, too.
-func (s *State) DeviceUses(all []lifecycle.NodeDevice) (out []DeviceUse) {
+// DeviceUses returns the devices that containers can have exclusively (DeviceKinds), sorted by name. nodeDevices are
+// the node's CDI devices. Each physical device has one DeviceUse, even if it has several names. A device that a
+// container has and that is missing in nodeDevices has a DeviceUse, too.
+func (s *State) DeviceUses(nodeDevices []lifecycle.NodeDevice) (out []DeviceUse) {
 	kinds := s.Policy.DeviceKinds()
 	if len(kinds) == 0 {
 		return nil
 	}
 	n := newDraft(s, Facts{}).n
-	u := n.nodeDevices(all, n.deviceOwners(func(placement.Key) bool { return false }))
+	u := n.nodeDevices(nodeDevices, n.deviceOwners(func(placement.Key) bool { return false }))
 	for _, kind := range kinds {
 		for _, d := range u.singleDevices(kind) {
 			use := DeviceUse{Name: d.Name, Nodes: s.NodesOfDevice(d)}

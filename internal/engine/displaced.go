@@ -10,15 +10,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// DisplacedProblem returns a problem if a container's pool has no CPUs left on the NUMA nodes to which it is
-// bound or that it prefers. The problem names the owners of these CPUs.
+// DisplacedProblem returns a problem if a container's pool is bound to NUMA nodes, or prefers NUMA nodes, and has no
+// CPUs left on these nodes. The problem names the pods that own the CPUs of these nodes.
 func (s *State) DisplacedProblem(c *Container) (q lifecycle.Problem, ok bool) {
 	near, cpus := preferredCPUs(c.Assignment.CPUGroup, s.Machine), s.CPUs(c)
 	if !c.Alive() || !s.IsDisplaced(c.Assignment.CPUGroup, cpus) {
 		return q, false
 	}
 	list := func(t topology.Set) string { return s.Machine.Format(t) }
-	owned := near.And(s.ledger.Exclusive())
+	owned := near.And(s.ledger.OwnedCPUs())
 	left := "other pools have them"
 	if !owned.Empty() {
 		left = fmt.Sprintf("%d are owned by %s", owned.Len(), s.ownersOf(owned))
@@ -30,15 +30,15 @@ func (s *State) DisplacedProblem(c *Container) (q lifecycle.Problem, ok bool) {
 	}, true
 }
 
-// IsDisplaced reports whether a group is bound to NUMA nodes or prefers NUMA nodes, and none of the CPUs is
-// on such a node.
+// IsDisplaced reports whether a group is bound to NUMA nodes, or prefers NUMA nodes, and none of its current CPUs is on
+// such a node. cpus are the current CPUs.
 func (s *State) IsDisplaced(group placement.CPUGroup, cpus topology.Set) bool {
 	near := preferredCPUs(group, s.Machine)
 	return !near.Empty() && cpus.And(near).Empty()
 }
 
-// preferredCPUs returns the CPUs of the NUMA nodes to which a group is bound or that it prefers; empty if
-// there are none.
+// preferredCPUs returns the CPUs of the NUMA nodes to which a group is bound or that the group prefers. The result is
+// empty if there are no such nodes.
 func preferredCPUs(group placement.CPUGroup, m *topology.Machine) topology.Set {
 	near := group.Near
 	for _, id := range group.PoolID.NodeIDs() {
@@ -48,7 +48,7 @@ func preferredCPUs(group placement.CPUGroup, m *topology.Machine) topology.Set {
 	return near
 }
 
-// maxOwners is the largest number of owners that a problem names.
+// maxOwners limits how many pods the text of a problem names as owners of CPUs.
 const maxOwners = 3
 
 // ownersOf returns the names of the pods that own some of these CPUs, at most maxOwners of them, and the number

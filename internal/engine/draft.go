@@ -17,11 +17,11 @@ type draft struct {
 	facts Facts
 	// endedPodID is the id of the sandbox that the runtime has removed in this event; "" for none.
 	endedPodID string
-	// expectedChanges has the changes of State.expectedContainers: the new value of a key, or nil if the container is
-	// no longer expected.
+	// expectedChanges has the draft's changes to State.expectedContainers, by container key. The value is nil if the
+	// container is no longer expected.
 	expectedChanges map[placement.Key]*expectedContainer
-	// devices are the node's CDI devices, as the container of the event sees them; nil until the decision
-	// needs them.
+	// devices are the node's CDI devices with their owners, as the decision about the event's container must count
+	// them; nil until the decision needs them.
 	devices *nodeDevices
 	// removesAllExpected means that this event removes all containers from State.expectedContainers.
 	removesAllExpected bool
@@ -34,12 +34,14 @@ type view struct {
 	policy      *Policy
 	machine     *topology.Machine
 	ledger      draftLedger
-	// layoutCache is the layout that was computed last; nil if none was computed. baseLayout is the layout from which
-	// the next layout is computed; nil means the layout of the base state. In a Synchronize, the next layout is
-	// computed from stepLayout, the layout of the step before, if the same CPUs have owners.
+	// layoutCache is the layout of the pools that was computed last; nil if none was computed. Each new layout is
+	// computed from a previous layout, so that pools keep their CPUs where possible. The previous layout is baseLayout,
+	// or the layout of the base state if baseLayout is nil. In a Synchronize, the previous layout is stepLayout, the
+	// layout for the containers decided so far, unless containers now own other CPUs.
 	layoutCache, baseLayout, stepLayout *placement.Layout
-	// poolNeeds are the needs of pools with the changes of the draft, if needsCounted is set. Otherwise the
-	// needs of the base state are valid.
+	// poolNeeds are the sums of the containers' CPU requests, by pool, with the changes of the draft. If needsCounted
+	// is not set, poolNeeds is not computed, and the sums of the base state are valid. (A Synchronize always uses
+	// poolNeeds.)
 	poolNeeds    placement.Needs
 	needsCounted bool
 	pods         map[string]*Pod
@@ -48,19 +50,20 @@ type view struct {
 	containers        map[string]*Container
 	changeOrder       []string
 	containerIDsByPod map[string][]string
-	// memberships has the differences between the counts of memberships in this view and in the base state.
+	// memberships has, for each membership, the number of its containers in this view minus the number in the base
+	// state.
 	memberships map[placement.Membership]int
-	// affinityCounts has the counts of affinities that the draft needed so far, by the id of the affinity. They
-	// include the changes of the draft.
+	// affinityCounts has the counts of those affinities that the draft has needed so far, by the id of the affinity.
+	// The counts include the changes of the draft.
 	affinityCounts map[string]*scopeCount
 	// hookFailure is the error of a hook that failed, if failurePolicy.hooks refuses containers because of it;
 	// otherwise "".
 	hookFailure string
-	// matchedIDs has the new pods and containers that meet the condition of a hook, by hook and id; nil for
-	// none.
+	// matchedIDs has, for each hook with a condition, the ids of new pods and containers that meet the condition; nil
+	// for none.
 	matchedIDs map[string]map[string]bool
-	// undecidedMembers are the containers of a Synchronize whose balloon is known before they are decided, by
-	// id. They count as containers of that balloon until they are decided.
+	// undecidedMembers has, by id, containers of a Synchronize that are not decided yet and whose balloon is known.
+	// Such a container counts for the needs of its balloon until it is decided.
 	undecidedMembers map[string]*Container
 	// listedContainers has the containers that the runtime lists in a Synchronize, by sandbox.
 	listedContainers map[string][]*lifecycle.Container
@@ -92,7 +95,7 @@ func (n *view) container(id string) *Container {
 	return n.base.containers[id]
 }
 
-// put replaces, adds or (if c is nil) removes a container, and updates all counts.
+// put replaces, adds or (if c is nil) removes a container in the view, and updates all counts of the view.
 func (n *view) put(id string, c *Container) {
 	if _, twice := n.containers[id]; !twice {
 		if n.changeOrder = append(n.changeOrder, id); c != nil {
@@ -145,8 +148,8 @@ func firstOf[T any](all []T, meets func(T) bool) (none T) {
 	return none
 }
 
-// groupChanges returns the CPU groups of the base state whose CPUs changed, with the containers that are
-// still in them.
+// groupChanges returns the CPU groups of the base state whose CPUs changed, with the containers that are still in these
+// groups.
 func (n *view) groupChanges() []GroupChange {
 	layout := n.layout(nil)
 	if !n.ledger.grantsChanged && layout == n.base.layout || n.ignoresBase {
@@ -186,26 +189,26 @@ type draftLedger struct {
 
 // write changes the ledger, and notes whether the owned, lent or reserved CPUs changed.
 func (b *draftLedger) write(change func(*placement.Ledger)) {
-	held, owned, lent := b.OwnedOrReservedCPUs(), b.Exclusive(), b.LentCPUs()
+	held, owned, lent := b.OwnedOrReservedCPUs(), b.OwnedCPUs(), b.LentCPUs()
 	if !b.isCopy {
 		b.Ledger, b.isCopy = b.Clone(), true
 	}
 	change(b.Ledger)
-	b.grantsChanged = b.grantsChanged || b.OwnedOrReservedCPUs() != held || b.Exclusive() != owned || b.LentCPUs() != lent
+	b.grantsChanged = b.grantsChanged || b.OwnedOrReservedCPUs() != held || b.OwnedCPUs() != owned || b.LentCPUs() != lent
 }
 
-// dropKey ends the grant and the reservation of one key.
+// dropKey ends the CPU grant and the CPU reservation of one key.
 func (b *draftLedger) dropKey(key placement.Key) {
 	if _, owns := b.GrantOf(key); owns || !b.ReservedCPUs(key).Empty() {
 		b.write(func(l *placement.Ledger) { l.Drop(key) })
 	}
 }
 
-// usualValues is the initial capacity of a list of values. Most containers have no more values.
+// usualValues is the initial capacity of a list of values. Most containers have at most this number of values.
 const usualValues = 4
 
-// propose runs the hooks for a container, or for the pod if c is nil. If a hook panics, only its own
-// proposals are lost.
+// propose runs the hooks for a container, or for the pod if c is nil. It returns the proposed values and the problems.
+// If a hook panics, only the proposals of this hook are lost.
 func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Problem) {
 	out := output{n: n, p: p, c: c}
 	in := out.input()

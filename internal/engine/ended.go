@@ -1,7 +1,7 @@
 package engine
 
-// maxEndedPods is the number of removed sandboxes that are remembered. Late events about a removed sandbox arrive
-// within seconds.
+// maxEndedPods is the largest number of removed sandboxes whose ids the state stores. This is enough, because late
+// events about a removed sandbox arrive within seconds.
 const maxEndedPods = 512
 
 // endedPods has the ids of the sandboxes that were removed last. A late event about such a sandbox does not add the
@@ -11,7 +11,7 @@ type endedPods struct {
 	order []string // the ids, the oldest first
 }
 
-// add adds an id, and removes the oldest one if there are too many.
+// add adds an id. If there are maxEndedPods ids already, it removes the oldest id.
 func (e *endedPods) add(id string) {
 	if e.ids[id] {
 		return
@@ -26,8 +26,8 @@ func (e *endedPods) add(id string) {
 	e.ids[id], e.order = true, append(e.order, id)
 }
 
-// isLateEvent reports whether an event about a pod comes after the pod was removed. follows means that a runtime sends
-// the event only after other events of the pod, so that an unknown pod must have been removed.
-func (d *draft) isLateEvent(podID string, follows bool) bool {
-	return d.n.pod(podID) == nil && (follows || d.n.base.endedPods.ids[podID])
+// isLateEvent reports whether an event about a pod comes after the pod was removed. neverFirst means that this event is
+// never the first event of a pod. If the pod of such an event is unknown, the pod must have been removed.
+func (d *draft) isLateEvent(podID string, neverFirst bool) bool {
+	return d.n.pod(podID) == nil && (neverFirst || d.n.base.endedPods.ids[podID])
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // exclusiveCPUs returns the CPUs that the cgroup of a pod can have exclusively (cpuset.cpus.exclusive): the CPUs that
-// its containers own. The result is empty if the pod lends CPUs, or if a container of the pod runs on other CPUs.
+// the pod's containers own. The result is empty if reclaimed containers may use these CPUs, if a container of the pod
+// also uses other CPUs, or if the kubelet or resource claims gave a container its CPUs.
 func (n *view) exclusiveCPUs(p *Pod) topology.Set {
 	if !slices.ContainsFunc(n.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {
 		return topology.Set{} // no hook needs these CPUs
@@ -27,7 +28,7 @@ func (n *view) exclusiveCPUs(p *Pod) topology.Set {
 	return cpus
 }
 
-// makesPartition reports whether the value makes a cgroup a cpuset partition.
+// makesPartition reports whether a value belongs to a file with which a cgroup becomes a cpuset partition.
 func makesPartition(v lifecycle.Value) bool {
 	return v.Field == lifecycle.Unified && (v.Key == hook.ExclusiveFile || v.Key == hook.PartitionFile)
 }

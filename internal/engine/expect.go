@@ -11,7 +11,7 @@ import (
 )
 
 // expectedContainer is a container that no runtime has reported yet. Its pod is known from the pod's spec. The ledger
-// keeps CPUs for the container.
+// keeps CPUs and CDI devices for the container.
 type expectedContainer struct {
 	pod *Pod
 	// container is the result of the decision that was made before the runtime reported the container.
@@ -19,9 +19,9 @@ type expectedContainer struct {
 	request   cpuRequest // the request for which CPUs were chosen
 }
 
-// expect decides a container before a runtime reports the container, and stores only the CPUs and devices that are
-// kept for it. An event without a container means that the pod is no longer expected. A pod that a runtime has reported
-// cannot be expected.
+// expect decides the event's container before a runtime reports it. Of this decision it stores only the CPUs and
+// devices, which the ledger then keeps for the container. An event without a container means that the pod is no longer
+// expected. A pod that a runtime has reported cannot be expected.
 func (d *draft) expect(ev *lifecycle.Event) {
 	uid := ev.Pod.UID
 	switch {
@@ -43,8 +43,8 @@ func (n *view) isReported(uid string) bool {
 	return slices.ContainsFunc(n.base.PodsOf(uid), func(p *Pod) bool { return !p.Stopped })
 }
 
-// expectContainer decides one container on a separate draft, as if it were created now, and copies its grant
-// and devices.
+// expectContainer decides the event's container on a separate draft, as if a runtime created the container now. Then it
+// copies the container's grant and devices into this draft.
 func (d *draft) expectContainer(ev *lifecycle.Event) {
 	try := newDraft(d.n.base, d.facts)
 	key := placement.Key{PodUID: ev.Pod.UID, Container: ev.Container.Name}
@@ -66,14 +66,14 @@ func (d *draft) expectContainer(ev *lifecycle.Event) {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Put(g) })
 		d.subtractUnlistedGrant(g)
 	}
-	for _, of := range append(d.n.ledger.DevicesOfPod(key.PodUID), key) { // the container may have taken over devices of init containers
+	for _, of := range append(d.n.ledger.KeysWithDevices(key.PodUID), key) { // the container may have taken over devices of init containers
 		d.n.ledger.holdDevices(of, try.n.ledger.Devices()[of])
 	}
 	d.setExpected(key, one)
 }
 
-// keepUnlistedGrants keeps, in a Synchronize, the CPUs of pods that were expected before and that no runtime lists. So
-// the pools do not change at a restart of the agent.
+// keepUnlistedGrants keeps, in a Synchronize, the CPUs of pods that were expected before a restart of the agent and
+// that no runtime lists yet. So the restart does not change the pools.
 func (d *draft) keepUnlistedGrants() {
 	if !d.facts.ExpectsMorePods || !d.n.policy.Place {
 		return
@@ -85,7 +85,7 @@ func (d *draft) keepUnlistedGrants() {
 	for _, uid := range sortedKeys(d.facts.OwnedCPUs) {
 		key := placement.Key{PodUID: uid}
 		pools := &d.n.policy.Pools
-		cpus := d.n.machine.PlacesOf(d.facts.OwnedCPUs[uid]).And(d.n.machine.Online()).Minus(pools.Reserved)
+		cpus := d.n.machine.KnownCPUsOf(d.facts.OwnedCPUs[uid]).And(d.n.machine.Online()).Minus(pools.Reserved)
 		if listed[uid] || cpus.Empty() || d.n.ledger.Check(key, cpus) != nil || pools.UnclassifiedCPUs().Minus(d.n.ledger.OwnedOrReservedCPUs()).Minus(cpus).Empty() {
 			continue
 		}
@@ -112,12 +112,12 @@ func (d *draft) subtractUnlistedGrant(g placement.Grant) {
 	d.n.ledger.write(func(l *placement.Ledger) { l.Put(kept) })
 }
 
-// setExpected sets the expected container of a key, or removes the key if one is nil.
-func (d *draft) setExpected(key placement.Key, one *expectedContainer) {
+// setExpected sets the expected container of a key, or removes the key if e is nil.
+func (d *draft) setExpected(key placement.Key, e *expectedContainer) {
 	if d.expectedChanges == nil {
 		d.expectedChanges = map[placement.Key]*expectedContainer{}
 	}
-	d.expectedChanges[key] = one
+	d.expectedChanges[key] = e
 }
 
 // removeExpected removes the containers of a pod from State.expectedContainers.
@@ -129,8 +129,9 @@ func (d *draft) removeExpected(uid string) {
 	}
 }
 
-// useExpectedCPUs handles the creation of a container that may be expected. The container uses the CPUs that are kept
-// for it. If these do not fit the container's request, useExpectedCPUs drops the grant, and the CPUs are chosen again.
+// useExpectedCPUs handles the creation of a container that may be expected. The container uses the CPUs that the ledger
+// keeps for it. If these CPUs do not fit the container's request, useExpectedCPUs drops the grant. The CPUs are then
+// chosen again.
 func (d *draft) useExpectedCPUs(c *Container) {
 	one := d.n.base.expectedContainers[c.Key]
 	if _, tried := d.expectedChanges[c.Key]; one == nil || tried || d.n.ignoresBase {
@@ -146,8 +147,8 @@ func (d *draft) useExpectedCPUs(c *Container) {
 	d.plan.UsesExpectedCPUs = owns
 }
 
-// expectedMemory returns the expected containers whose memory counts as used, with their pods.
-func (s *placer) expectedMemory() map[*Container]*Pod {
+// expectedMemoryUsers returns the other expected containers whose memory limits count as used memory, with their pods.
+func (s *placer) expectedMemoryUsers() map[*Container]*Pod {
 	if s.n.ignoresBase || len(s.n.base.expectedContainers) == 0 {
 		return nil
 	}
@@ -191,7 +192,8 @@ func (s *State) ExpectedPods() []string {
 	return sortedKeys(uids)
 }
 
-// LendingPods returns the UIDs of pods whose own CPUs reclaimed containers may use; nil for none.
+// LendingPods returns the UIDs of the pods that lend CPUs: reclaimed containers may use the CPUs that such a pod owns.
+// It returns nil if there is no such pod.
 func (s *State) LendingPods() (lending map[string]bool) {
 	if s.ledger.LentCPUs().Empty() {
 		return nil // the usual case, without a loop over all grants

@@ -10,12 +10,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// FormerKey is the key of the problem for a container that does not keep the CPUs that another agent gave it.
+// FormerKey is the key in the problem of a container that does not keep the CPUs that another agent gave it.
 const FormerKey = "adopt"
 
-// restoreFromFormerAgent restores a container without a record from the CPUs that another agent gave it. The container
-// keeps these CPUs as its own if it runs on them and the policy allows that. Otherwise the agent treats it as a new
-// container, and a problem says why.
+// restoreFromFormerAgent restores a container without a record. Another resource agent managed the node before Trimtab,
+// and gave CPUs to the container. If the other agent gave the CPUs exclusively, the container runs on them, and the
+// policy allows the container to own them, the container owns these CPUs. If the container cannot keep the CPUs, a
+// problem says why, and the container is decided like a new one.
 func (b *recovery) restoreFromFormerAgent(f lifecycle.FormerContainer) *Record {
 	m, c := b.n.machine, b.c
 	if f.CPUs == "" {
@@ -23,12 +24,12 @@ func (b *recovery) restoreFromFormerAgent(f lifecycle.FormerContainer) *Record {
 	}
 	gave, whole := m.OnlineOf(f.CPUs), b.p.allowedOf(m.Online())
 	if m.OnlineOf(c.Pristine.CPU.CPUs) == gave {
-		c.Pristine.CPU.CPUs = "" // the other agent wrote these CPUs, and the kubelet did not request them
+		c.Pristine.CPU.CPUs = "" // the other agent wrote this list; the kubelet did not request it
 	}
 	has := whole
 	if list, read := b.facts.KernelCPUs[c.ID]; read && list != "" {
 		has = m.OnlineOf(list)
-	} else if !read { // the container has no cgroup yet, so it will start on the CPUs in the runtime's copy
+	} else if !read { // the container has no cgroup yet; it will start on the CPUs that the other agent set in the runtime
 		has = gave
 	}
 	if b.n.terms(b.p).ChoosesCPUsOrMemory {
@@ -37,7 +38,7 @@ func (b *recovery) restoreFromFormerAgent(f lifecycle.FormerContainer) *Record {
 	c.decision.cpusetLimited = has != whole
 	c.Stamp.Stale = true // the container needs a record, because the other agent's files may be gone at the next start
 	if has != gave {
-		b.reportFormerCPUsNotKept(f, fmt.Errorf("assigned CPUs %s, but runs on CPUs %s", intent.Printable(f.CPUs), m.Format(has)))
+		b.reportFormerCPUsNotKept(f, fmt.Errorf("the container runs on CPUs %s, not %s", m.Format(has), intent.Printable(f.CPUs)))
 		return nil
 	}
 	asked := b.p.withOriginalQuota(&c.Pristine)
@@ -55,8 +56,8 @@ func (b *recovery) restoreFromFormerAgent(f lifecycle.FormerContainer) *Record {
 	return &Record{RecordFields: lifecycle.RecordFields{Pristine: asked}, CPUs: m.Format(gave)}
 }
 
-// ownedUnderFormerAgent reports whether another agent gave a container CPUs of its own, and the container runs on them
-// or has no cgroup yet.
+// ownedUnderFormerAgent reports whether the former agent gave a container CPUs exclusively, and the container runs on
+// these CPUs or has no cgroup yet.
 func (b *recovery) ownedUnderFormerAgent(id string) bool {
 	f, m := b.facts.FormerAgent[id], b.n.machine
 	list, read := b.facts.KernelCPUs[id]
@@ -72,7 +73,7 @@ func (b *recovery) checkMayOwn(cpus topology.Set, asked *lifecycle.Resources) er
 	if b.p.Intent.CPUs.IsSet() {
 		assigned, err := b.n.assignedCPUs(b.p, b.c.Key, asked)
 		if err == nil && assigned != cpus {
-			err = fmt.Errorf("a scheduler assigned CPUs %s to its pod", b.n.machine.Format(assigned))
+			err = fmt.Errorf("a scheduler assigned CPUs %s to the container's pod", b.n.machine.Format(assigned))
 		}
 		return err
 	}
@@ -83,23 +84,24 @@ func (b *recovery) checkMayOwn(cpus topology.Set, asked *lifecycle.Resources) er
 	case a.count == 0:
 		return errors.New(noCPUsReason(b.p, b.p.Pod.Resources, asked).Error())
 	case b.n.refusesCPUs(b.p.Pod.Namespace):
-		return errors.New("the authorization rules forbid pods of its namespace to own CPUs")
+		return errors.New("the authorization rules forbid pods of the container's namespace to own CPUs")
 	case !slices.Contains(b.possibleCPUCounts(asked), cpus.Len()) && !b.areWholeNodes(cpus):
 		return fmt.Errorf("the container has %d CPUs and may own %d", cpus.Len(), a.count)
 	}
 	return b.n.checkGrantable(b.p, b.c.Key, cpus)
 }
 
-// areWholeNodes reports whether the pod requests whole NUMA nodes, and the CPUs are all CPUs of some nodes.
+// areWholeNodes reports whether the pod requests whole NUMA nodes, and the given CPUs are all usable CPUs of one or
+// more nodes. Offline CPUs and CPUs in pools.reserved are not usable.
 func (b *recovery) areWholeNodes(cpus topology.Set) bool {
 	all := b.n.machine.ExpandToGroups(topology.NodeLevel, cpus).And(b.n.machine.Online()).Minus(b.n.policy.Pools.Reserved)
 	return b.p.Intent.NUMA.V.Exclusive && cpus.Contains(all)
 }
 
-// reportFormerCPUsNotKept adds a problem: the container does not keep the CPUs that another agent gave it.
+// reportFormerCPUsNotKept adds a problem: the container does not keep the CPUs that the former agent gave it.
 func (b *recovery) reportFormerCPUsNotKept(f lifecycle.FormerContainer, reason error) {
 	b.c.decision.priorProblems = append(slices.Clip(b.c.decision.priorProblems), lifecycle.Problem{
-		Key: FormerKey, Value: intent.Printable(f.CPUs), Warning: true, Reason: reason.Error(), Then: "the agent treats the container as a new one (" + intent.Printable(f.Where) + ")",
+		Key: FormerKey, Value: intent.Printable(f.CPUs), Warning: true, Reason: reason.Error(), Then: "the agent treats the container as a new one (source of these CPUs: " + intent.Printable(f.Where) + ")",
 	})
 }
 

@@ -9,19 +9,21 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// formerBalloon is a balloon of another agent, reconstructed from its containers.
+// formerBalloon is a balloon (a set of CPUs for some containers) that another agent made before Trimtab managed the
+// node. It is reconstructed from the balloon's containers.
 type formerBalloon struct {
-	firstName string // the name of the first balloon of the same type
+	firstName string // the name that this agent gives to the first balloon of the same type
 	cpus      topology.Set
 	subject   placement.Subject // one of the balloon's containers
 	members   []*lifecycle.Container
 }
 
-// formerBalloons reconstructs the balloons of another agent, by the names that they get from this agent. The other
-// agent's files do not name balloons. Containers of one balloon have the same CPUs, or a part of these CPUs if a
-// container uses one thread of each core. Different balloons have different CPUs. So containers of one type with the
-// same CPUs were in one balloon. If CPUs overlap in another way, for example because balloons share idle CPUs, the
-// containers are decided like new ones. Balloons of a type are numbered by the age of their first containers.
+// formerBalloons reconstructs the balloons of another agent. The map has the balloons by the names that this agent
+// gives them, because the other agent's files do not name balloons. Containers of one balloon have the same CPUs, or a
+// part of these CPUs if a container uses one thread of each core. Different balloons have different CPUs. So containers
+// whose balloons have the same type were in one balloon if they have the same CPUs. If CPUs overlap in another way, for
+// example because balloons share idle CPUs, the containers are decided like new ones. Balloons of a type are numbered
+// by the age of their first containers.
 func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBalloon {
 	if len(d.facts.FormerAgent) == 0 {
 		return nil
@@ -61,8 +63,8 @@ func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBall
 	return out
 }
 
-// sharedUnderFormerAgent returns the CPUs that a container shared with others under another agent. ok is false if
-// there are none, or if the container does not run on them.
+// sharedUnderFormerAgent returns the CPUs that a container shared with other containers under the former agent. ok is
+// false if there are no such CPUs, or if the container does not run on these CPUs now.
 func (d *draft) sharedUnderFormerAgent(c *lifecycle.Container) (cpus topology.Set, ok bool) {
 	f, formerly := d.facts.FormerAgent[c.ID]
 	if _, recorded := d.facts.Records[c.ID]; !formerly || recorded || f.Exclusive || f.CPUs == "" || c.Undescribed != "" {

@@ -162,7 +162,7 @@ func (f *fuzzModel) resize(t *rapid.T) {
 		t.Skip()
 	}
 	limit := milli + p.kind.limit - p.kind.milli
-	r := lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(intent.MilliShares(milli)), Quota: lifecycle.Some(limit * 100), Period: lifecycle.Some(uint64(100000))}}
+	r := lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(intent.SharesFromMilli(milli)), Quota: lifecycle.Some(limit * 100), Period: lifecycle.Some(uint64(100000))}}
 	c := *p.all[i]
 	c.Resources.CPU = r.CPU
 	p.all[i] = &c

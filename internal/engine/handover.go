@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// kindOf returns the kind of a container by the pod's spec. Without a spec it is App.
+// kindOf returns the kind of a container from the pod's spec. If the spec is not known, the kind is App.
 func (p *Pod) kindOf(name string) lifecycle.ContainerKind {
 	spec, _ := p.Spec.Container(name)
 	return spec.Kind
@@ -22,16 +22,16 @@ func (p *Pod) comesAfter(name, other string) bool {
 	return at(name) > at(other)
 }
 
-// takeOverCPUs returns the CPUs of its pod that a new container may take over, if each container owns
-// different CPUs. These are CPUs that the pod owned before a restart of the agent and that no container owns
-// now, and CPUs of init containers.
+// takeOverCPUs returns the CPUs of the pod that a new container may take over, if each container of the pod owns
+// different CPUs. These are CPUs of init containers, and CPUs that the pod owned before a restart of the agent and that
+// no container owns now.
 //
-// Init containers end before the next container in the spec is created, so it does not matter whether the runtime still
-// reports them as running. A container that does not come after an init container in the spec takes over no CPUs of
-// that init container while the init container lives. An init container runs before all app containers. So it may take
-// over the CPUs of every container that does not live, except sidecars.
+// An init container ends before the next container in the spec is created. So a new container may take over the CPUs of
+// an init container that comes earlier in the spec, even if the runtime still reports that init container as running.
+// It may take over the CPUs of any other init container only if that init container has ended. A new init container may
+// also take over the CPUs of every ended container except sidecars, because it runs before all app containers.
 func (s *placer) takeOverCPUs() topology.Set {
-	out := s.n.ledger.UnclaimedCPUs(s.p.Pod.UID)
+	out := s.n.ledger.UnassignedCPUs(s.p.Pod.UID)
 	if s.p.Spec == nil {
 		return out
 	}
@@ -51,18 +51,18 @@ func (s *placer) takeOverCPUs() topology.Set {
 	return out.Minus(kept)
 }
 
-// liveNames reports, by name, whether a container of the pod with this name is alive. It ignores the
-// container with the id except.
-func (n *view) liveNames(podID, except string) map[string]bool {
+// liveNames reports, for each container name of a pod, whether a container with this name is alive. The container with
+// the id exceptID does not count.
+func (n *view) liveNames(podID, exceptID string) map[string]bool {
 	lives := map[string]bool{}
 	for _, c := range n.containersOf(podID) {
-		lives[c.Name] = lives[c.Name] || c.ID != except && c.Alive()
+		lives[c.Name] = lives[c.Name] || c.ID != exceptID && c.Alive()
 	}
 	return lives
 }
 
-// freeInitContainerCPUs frees the CPUs of a pod's init containers that no other container took over. It frees them when
-// all app containers and sidecars of the pod are alive and no init container is alive.
+// freeInitContainerCPUs frees the CPUs of a pod's init containers that no other container took over. It does nothing
+// until all app containers and sidecars of the pod are alive and no init container is alive.
 func (d *draft) freeInitContainerCPUs(p *Pod) {
 	if p.Spec == nil || !d.n.ledger.HasCPUs(p.Pod.UID) {
 		return

@@ -43,11 +43,11 @@ func TestTopologyHints(t *testing.T) {
 		in, why     string
 	}{
 		{name: "none", asks: small, in: "NUMA node #1"},
-		{name: "a device node", asks: small, told: node, in: "NUMA node #3", why: "it is near its devices (0000:3b:00.0), compared with socket #1"},
-		{name: "an owner", asks: owner, told: node, in: "NUMA node #3", why: "it is near its devices (0000:3b:00.0), compared with socket #1"},
+		{name: "a device node", asks: small, told: node, in: "NUMA node #3", why: "compared with socket #1, this part is nearer to all devices of the container (0000:3b:00.0)"},
+		{name: "an owner", asks: owner, told: node, in: "NUMA node #3", why: "compared with socket #1, this part is nearer to all devices of the container (0000:3b:00.0)"},
 		{name: "a CDI device", asks: small, told: lifecycle.Container{CDIDevices: []string{"x/nic=0000:3b:00.0"}}, in: "NUMA node #3"},
-		{name: "the kubelet's grant", asks: small, granted: gpu, in: "NUMA node #3", why: "near its devices (x.com/gpu)"},
-		{name: "the kubelet's grant to an owner", asks: owner, granted: gpu, in: "NUMA node #3", why: "near its devices (x.com/gpu)"},
+		{name: "the kubelet's grant", asks: small, granted: gpu, in: "NUMA node #3", why: "nearer to all devices of the container (x.com/gpu)"},
+		{name: "the kubelet's grant to an owner", asks: owner, granted: gpu, in: "NUMA node #3", why: "nearer to all devices of the container (x.com/gpu)"},
 		{name: "two places", asks: small, told: lifecycle.Container{Devices: []lifecycle.Device{far, near}}, in: "root"},
 		{name: "more than the node has", asks: whole(6), told: node, in: "socket #1"},
 		{name: "no hints", asks: small, told: node, annotations: map[string]string{intent.NRIHints: "false"}, in: "NUMA node #1"},

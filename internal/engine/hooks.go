@@ -16,7 +16,7 @@ import (
 func (o *output) input() *hook.Input {
 	in := &hook.Input{Pod: o.p.Pod, Intent: o.p.Intent, Spec: o.p.Spec}
 	if o.c == nil {
-		in.Pristine, in.BurstSum, in.Exclusive = o.p.Pod.Resources, o.p.burstSum, o.n.machine.Format(o.p.exclusiveCPUs)
+		in.Pristine, in.BurstSum, in.ExclusiveCPUs = o.p.Pod.Resources, o.p.burstSum, o.n.machine.Format(o.p.exclusiveCPUs)
 		if !o.p.assignedCPUs.Empty() {
 			in.Pool, in.AssignedBy = placement.Exclusive, o.p.Intent.CPUs.Key
 		} else if !o.n.ledger.CPUsOfPod(o.p.Pod.UID).Empty() && o.n.choosesCPUsForWholePod(o.p) {
@@ -53,8 +53,8 @@ func (o *output) input() *hook.Input {
 	return in
 }
 
-// podInterfaces returns the network interfaces with which other containers of the pod were created. The value of an
-// interface is true if a container with this interface has not started yet.
+// podInterfaces returns the names of the network interfaces with which other containers of the pod were created. The
+// value is true if a container with this interface has not started yet.
 func (n *view) podInterfaces(c *Container) (all map[string]bool) {
 	for _, other := range n.containersOf(c.PodID) {
 		if other.ID == c.ID {
@@ -72,8 +72,7 @@ func (n *view) podInterfaces(c *Container) (all map[string]bool) {
 	return all
 }
 
-// cpuList returns the CPUs of a group as a kernel list. It reuses the list in the state if no CPUs have
-// changed.
+// cpuList returns the CPUs of a group as a kernel list. If no CPUs have changed, it returns the list in the state.
 func (n *view) cpuList(group placement.CPUGroup) string {
 	if b := n.base.groups[group]; b != nil && !n.ledger.grantsChanged && !n.ignoresBase {
 		return b.cpuList
@@ -86,16 +85,18 @@ func (n *view) cpuList(group placement.CPUGroup) string {
 type output struct {
 	hook.Output
 
-	n           *view
-	p           *Pod
-	c           *Container
-	hookFailure string // see view.hookFailure
+	n *view
+	p *Pod
+	c *Container
+	// hookFailure is the error of a hook that failed, if failurePolicy.hooks refuses containers because of it.
+	hookFailure string
 	// hookRefusal is the reason why a hook refuses the container; "" if none does. refusingHook is the name of that
 	// hook.
 	hookRefusal, refusingHook string
 }
 
-// runHook runs one hook. If the hook panics, runHook drops its proposals and adds a problem with the panic.
+// runHook runs one hook. If the hook panics, runHook drops the proposals of this hook, and adds a problem with the
+// panic.
 func (o *output) runHook(h hook.Hook, in *hook.Input) {
 	had, scales, trouble := len(o.Values), len(o.Scales), len(o.Problems)
 	defer func() {
@@ -187,21 +188,22 @@ func (o *output) scaleQuotas(in *hook.Input) {
 	}
 }
 
-// initialValues has the values of files in a new cgroup.
+// initialValues has the text that the kernel gives to cgroup files in a new cgroup, by the name of the file.
 var initialValues = map[string]string{
 	"cpu.bvt_warp_ns": "0", "cpu.idle": "0", "io.weight": "100", "io.bfq.weight": "100",
 	hook.ExclusiveFile: "", hook.PartitionFile: "member",
 	"cpu.max.burst": "0", "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.swap.max": "max", "memory.oom.group": "0",
 }
 
-// InitialValue returns the value of a file in a new cgroup. known is false if the value of this file is not known.
+// InitialValue returns the text that the kernel gives to a cgroup file in a new cgroup. key is the name of the file.
+// known is false if the engine does not know this text.
 func InitialValue(key string) (text string, known bool) {
 	text, known = initialValues[key]
 	return text, known
 }
 
-// revert adds the requested value of each field that hooks decided before (in before) and do not decide now. So the
-// container gets the value that the runtime requested.
+// revert adds a value for each field that hooks decided in the earlier decision (before) and do not decide now
+// (values). The added value is the value that the runtime requested, so the container gets it back.
 func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *topology.Machine) []lifecycle.Value {
 	for _, old := range before {
 		if slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == old.Field && v.Key == old.Key }) {
@@ -243,8 +245,8 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 	return values
 }
 
-// noteManaged adds those of the restorableFields that hooks decide now to the container's Managed. If it adds a
-// field to a container that was decided before, the container's record becomes stale.
+// noteManaged adds those of the restorableFields that hooks decide now to the list Managed of the container. If it adds
+// a field and the container was decided before, it marks the container's record as stale.
 func (c *Container) noteManaged(values []lifecycle.Value) {
 	for i := range values {
 		f := values[i].Field
@@ -257,16 +259,17 @@ func (c *Container) noteManaged(values []lifecycle.Value) {
 	c.Stamp.decidedBefore = true
 }
 
-// restorableFields are the fields that hooks decide and whose decided value the runtime's copy may have.
+// restorableFields are the fields that hooks decide and whose decided values the runtime may store and report later.
 var restorableFields = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 
-// valuesInCopy returns the fields in ours for which the runtime's copy has another value than the request, because
-// the agent's earlier value is still set. If no hook decides such a field now, revert restores the requested value.
-// valuesInCopy ignores zeros in the copy, because a runtime sends zero for a value that it does not know.
-func valuesInCopy(ours []lifecycle.Field, requested, pristine *lifecycle.Resources) []lifecycle.Value {
+// valuesInCopy returns those of the managed fields for which the runtime stores another value (in reported) than the
+// request (in pristine), because it still has an earlier value of the agent. If no hook decides such a field now,
+// revert restores the requested value. valuesInCopy ignores a zero in reported: a runtime sends zero for an unknown
+// value.
+func valuesInCopy(managed []lifecycle.Field, reported, pristine *lifecycle.Resources) []lifecycle.Value {
 	var out []lifecycle.Value
-	for _, f := range ours {
-		has, _ := requested.Value(f, "")
+	for _, f := range managed {
+		has, _ := reported.Value(f, "")
 		asked, _ := pristine.Value(f, "")
 		if f != lifecycle.CPUShares {
 			asked.Int = cmp.Or(asked.Int, unlimited)
@@ -278,5 +281,5 @@ func valuesInCopy(ours []lifecycle.Field, requested, pristine *lifecycle.Resourc
 	return out
 }
 
-// unlimited is the value that means "no limit". Runtimes treat a missing or zero limit in the same way.
+// unlimited is the value that means "no limit". Runtimes also treat a missing or zero limit as no limit.
 const unlimited int64 = -1

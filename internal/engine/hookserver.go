@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// mergeHookServerValues stores the values of hook servers that a container may have. It refuses CPUs that others own,
-// resources that do not exist, and, for an existing container, values that only a creation can set. creating
-// means that the container is being created.
+// mergeHookServerValues stores those values of a hook server's answer that the container may have. It refuses CPUs that
+// other containers own, and CPUs and memory nodes that do not exist. For an existing container, it also refuses values
+// that only a creation can set. creating means that the container is being created.
 func (s *placer) mergeHookServerValues(o lifecycle.HookServerAnswer, creating bool) {
 	if o.Empty() {
 		if creating {
@@ -45,12 +45,12 @@ func (s *placer) mergeHookServerValues(o lifecycle.HookServerAnswer, creating bo
 	}
 }
 
-// pluginFields are the fields of resource plugins that authorization rules of the kind plugin-values can
+// pluginFields are the fields that resource plugins set and that authorization rules of the kind plugin-values can
 // refuse.
 var pluginFields = []lifecycle.Field{lifecycle.Env, lifecycle.Annotation, lifecycle.MountPoint, lifecycle.DeviceNode}
 
-// refusedByRule reports whether an authorization rule refuses a value of a resource plugin, and adds a
-// problem if so.
+// refusedByRule reports whether an authorization rule refuses a value of a resource plugin. If a rule does,
+// refusedByRule adds a problem.
 func (s *placer) refusedByRule(v lifecycle.Value) bool {
 	rule := s.p.Intent.PluginValuesRefusedBy
 	if rule == "" || v.Why.Hook != lifecycle.ResourcePluginName || !slices.Contains(pluginFields, v.Field) {
@@ -65,8 +65,8 @@ var updatableFields = []lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit, lifecycle.Unified,
 }
 
-// slotValues is a list of values with at most one value per slot. It has an index, because a hook server may answer
-// with thousands of environment variables.
+// slotValues is a list of values with at most one value per slot: one value per field, scope and key. It has an index,
+// because a hook server may send thousands of environment variables.
 type slotValues struct {
 	values  []lifecycle.Value
 	indexes map[slot]int // the index of a slot's value in values, plus 1
@@ -79,7 +79,7 @@ type slot struct {
 	key   string
 }
 
-// find returns the index of the value with the same slot; -1 if no value has it.
+// find returns the index of the value with the same slot as v; -1 if the list has no such value.
 func (l *slotValues) find(v lifecycle.Value) int {
 	if l.indexes == nil {
 		l.indexes = make(map[slot]int, len(l.values))
@@ -90,7 +90,7 @@ func (l *slotValues) find(v lifecycle.Value) int {
 	return l.indexes[slot{v.Field, v.Scope, v.Key}] - 1
 }
 
-// set adds a value, or replaces the value of the same slot.
+// set adds a value, or replaces the value with the same slot.
 func (l *slotValues) set(v lifecycle.Value) {
 	if i := l.find(v); i >= 0 {
 		l.values[i] = v
@@ -100,8 +100,8 @@ func (l *slotValues) set(v lifecycle.Value) {
 	l.indexes[slot{v.Field, v.Scope, v.Key}] = len(l.values)
 }
 
-// NotOverridden returns the earlier values of hook servers, except values of resources that an update requests. For
-// these resources the update's request counts, unless a hook server sends a new value.
+// NotOverridden returns have, the earlier values of hook servers, without the values of resources that the update r
+// requests. The update replaces these values. A hook server may send new values for the update.
 func NotOverridden(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value {
 	if r == nil || len(have) == 0 {
 		return have
@@ -142,7 +142,7 @@ func (s *placer) grantHookServerCPUs(v lifecycle.Value) string {
 		why  string
 	}{
 		{cpus.Minus(s.n.usableCPUs(s.p)), "are not allowed in the pod's cgroup"},
-		{cpus.And(s.n.ledger.Exclusive()), "are owned by " + cmp.Or(owner.Pod, "nobody")},
+		{cpus.And(s.n.ledger.OwnedCPUs()), "are owned by " + cmp.Or(owner.Pod, "nobody")},
 		{given, "were given to others by " + s.n.policy.externalCPUSource()},
 	} {
 		if taken.cpus.Empty() {
@@ -158,9 +158,9 @@ func (s *placer) grantHookServerCPUs(v lifecycle.Value) string {
 	return s.n.machine.Format(cpus)
 }
 
-// grantHookServerMems returns the memory nodes in a hook server's value, if a container may use all of them;
-// otherwise "". The container may not use the nodes if one of them has no memory, or if the kubelet bound the
-// container to memory nodes.
+// grantHookServerMems returns the memory nodes in a hook server's value, if the container may use all of these nodes;
+// otherwise "". The container may use none of them if one of them has no memory, or if the kubelet bound the container
+// to memory nodes.
 func (s *placer) grantHookServerMems(v lifecycle.Value) string {
 	if bound := s.termsNow().External.Mems; len(bound) > 0 {
 		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound the container to memory nodes %s, and authority: kubelet lets the kubelet decide", topology.FormatList(bound)), "the container keeps these memory nodes")
@@ -173,7 +173,7 @@ func (s *placer) grantHookServerMems(v lifecycle.Value) string {
 	}
 	nodes := memoryNodes(s.n.machine)
 	if i := slices.IndexFunc(ids, func(id int) bool { return !slices.Contains(nodes, id) }); i >= 0 {
-		s.c.deny(v, fmt.Sprintf("node %d has no memory", ids[i]), "the container keeps its memory nodes")
+		s.c.deny(v, fmt.Sprintf("NUMA node %d has no memory", ids[i]), "the container keeps its memory nodes")
 		return ""
 	}
 	return topology.FormatList(ids)
@@ -195,15 +195,15 @@ func memoryNodes(m *topology.Machine) []int {
 	return with
 }
 
-// hookServerCPUs returns the CPUs that a hook server chose and that a container was granted, and the value with these
-// CPUs.
+// hookServerCPUs returns the CPUs that a hook server chose and that the container may use, and the hook server's value
+// with these CPUs. Without such a value, both results are empty.
 func (s *placer) hookServerCPUs() (topology.Set, lifecycle.Value) {
 	v := firstOf(s.c.HookServerValues, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUSetCPUs })
 	return s.n.machine.OnlineOf(v.Text), v
 }
 
-// limitToHookServerCPUs limits a container in a pool to the CPUs that a hook server chose and that the container was
-// granted. A later owner can take some of these CPUs, like CPUs of any pool.
+// limitToHookServerCPUs limits a container in a pool to the CPUs of hookServerCPUs. Another container may later own
+// some of these CPUs. This container then loses them, like other CPUs of a pool.
 func (s *placer) limitToHookServerCPUs() {
 	cpus, v := s.hookServerCPUs()
 	if cpus = cpus.And(s.n.usableCPUs(s.p)); cpus.Empty() {
@@ -214,7 +214,7 @@ func (s *placer) limitToHookServerCPUs() {
 	s.c.decision.cpusetLimited = true // write the list even if it has all CPUs of the pool
 }
 
-// hookServerReason says who chose the CPUs in a value.
+// hookServerReason says, for users, whether a resource plugin or a hook server chose the CPUs in a value.
 func hookServerReason(v lifecycle.Value) string {
 	if v.Why.Hook == lifecycle.ResourcePluginName {
 		return "CPUs that a resource plugin chose"
@@ -235,7 +235,8 @@ func (s *placer) dropHookServerCPUs(owned topology.Set) {
 	}
 }
 
-// applyHookServerValues replaces proposals of hooks by the values of hook servers that the container was granted.
+// applyHookServerValues adds the container's values from hook servers to the proposals of hooks. Such a value replaces
+// the proposal for the same field and key.
 func (o *output) applyHookServerValues(values []lifecycle.Value) []lifecycle.Value {
 	if len(o.c.HookServerValues) == 0 {
 		return values

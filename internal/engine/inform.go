@@ -11,8 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// setFacts sets the spec of a pod and the kubelet's grants to its containers. Facts of this event replace
-// known facts. It ignores facts about a pod with another name, and adds a problem for such a spec.
+// setFacts sets two facts of np, the new version of a pod: its spec, and the kubelet's grants to its containers. Facts
+// of this event replace the facts of old, the earlier version. setFacts ignores facts about a pod with another name. If
+// the spec is such a fact, it adds a problem.
 func (d *draft) setFacts(np, old *Pod) {
 	np.Spec, np.Granted = cmp.Or(d.facts.Specs[np.Pod.UID], old.Spec), cmp.Or(d.facts.Granted[np.Pod.UID], old.Granted)
 	if s := np.Spec; s != nil && (s.UID != np.Pod.UID || s.Namespace != np.Pod.Namespace || s.Name != np.Pod.Name) {
@@ -45,8 +46,8 @@ func (d *draft) decidePod(p *Pod) {
 	p.ProblemSummary = summarize(append(trouble, p.specProblems...), lifecycle.MaxProblems-len(p.Intent.Problems))
 }
 
-// informPod decides a pod again after new facts became known, such as its spec, and decides its containers again
-// if the facts affect them. A new spec does not change how many CPUs an existing container owns. If nothing
+// informPod decides a pod again after new facts became known, such as the pod's spec. It decides the pod's containers
+// again if the facts affect them. A new spec does not change how many CPUs an existing container owns. If nothing
 // changes, the plan is empty.
 func (d *draft) informPod(pod *lifecycle.Pod) {
 	old := d.n.pod(pod.ID)

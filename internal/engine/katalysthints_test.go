@@ -59,7 +59,7 @@ func TestKatalystHints(t *testing.T) {
 		{name: "H20 whole cores, empty, odd", free: true, pod: dedicated(3000, numaBound, whole), nodes: []string{"0-1"}, problem: "3 CPUs are not whole cores", differs: "refused instead of rounded down"},
 		{name: "H23 two nodes", pod: dedicated(2000, numaWhole, number+`"2"`), nodes: []string{"0-1", "2-3"}},
 		{name: "H24 node 1", pod: dedicated(2000, numaBound, ids+`"1"`), nodes: []string{"1"}},
-		{name: "H27 a node that does not exist", pod: dedicated(2000, numaBound, ids+`"0,2,4"`), nodes: []string{"0-1"}, problem: "4 does not exist", differs: "reported; the pod runs in the shared pool"},
+		{name: "H27 a node that does not exist", pod: dedicated(2000, numaBound, ids+`"0,2,4"`), nodes: []string{"0-1"}, problem: "lacks 4", differs: "reported; the pod runs in the shared pool"},
 		{name: "H27 a list", pod: dedicated(6000, numaBound, ids+`"0,2-3"`), nodes: []string{"0,2-3"}},
 		{name: "H27 no list", pod: dedicated(2000, numaBound, ids+`"invalid"`), nodes: any, problem: "is not a number", differs: "reported; the key is ignored"},
 		{name: "H27 none", pod: dedicated(2000, numaBound, ""), nodes: any},

@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// grantedCPUs returns the exclusive CPUs that the kubelet's static CPU manager gave to a container, or that
-// resource claims give to the container under authority: dra. The kubelet's CPUs come from its PodResources API if the
-// agent uses it, otherwise from the runtime's request.
+// grantedCPUs returns the exclusive CPUs that the kubelet's static CPU manager gave to a container. With the
+// configuration authority: dra, it returns the CPUs that resource claims give to the container. The kubelet's CPUs come
+// from the kubelet's PodResources API if the agent uses this API, otherwise from the runtime's request.
 func (n *view) grantedCPUs(p *Pod, container string, requested *lifecycle.Resources, claims *lifecycle.ClaimGrant) topology.Set {
 	if p == nil {
 		return topology.Set{}
@@ -56,9 +56,9 @@ func (s *placer) placeExternal() bool {
 	return true
 }
 
-// otherOwner returns an OwnedError if another key owns some of the CPUs that another program gave to a
-// container; otherwise nil. First it ends the grants of owners that got the CPUs from such a program and have
-// no live container.
+// otherOwner returns an OwnedError if another container owns some of the CPUs in g, which the kubelet or resource
+// claims gave to the container with the key; otherwise nil. If the kubelet or resource claims also gave the CPUs to
+// that other container, and it is not alive, otherOwner ends its grant first.
 func (n *view) otherOwner(key placement.Key, g placement.ExternalGrant) *placement.OwnedError {
 	for {
 		var taken *placement.OwnedError
@@ -87,7 +87,7 @@ func (n *view) externallyOwned(p *Pod, cpus topology.Set) (both topology.Set, ow
 			continue
 		}
 		other := n.pod(c.PodID)
-		has := n.grantedCPUs(other, c.Name, &c.Pristine, c.Claims).Minus(n.ledger.Exclusive()).And(cpus)
+		has := n.grantedCPUs(other, c.Name, &c.Pristine, c.Claims).Minus(n.ledger.OwnedCPUs()).And(cpus)
 		if !has.Empty() && (owner == "" || other.FullName() < owner) {
 			owner = other.FullName()
 		}
@@ -96,8 +96,8 @@ func (n *view) externallyOwned(p *Pod, cpus topology.Set) (both topology.Set, ow
 	return both, owner
 }
 
-// updatePools decides containers in pools again if the kubelet granted CPUs or ended such a grant in this event, and
-// the containers may use other CPUs now.
+// updatePools decides containers in pools again if they may use other CPUs now. It does nothing if, in this event, the
+// kubelet or resource claims neither granted CPUs nor ended such a grant.
 func (d *draft) updatePools() {
 	if d.n.policy.Place && d.grantedCPUsChanged() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
@@ -120,14 +120,14 @@ func (d *draft) regrant() {
 	}
 }
 
-// placeAgainWhere decides again all containers in pools that meet a condition.
-func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
+// placeAgainWhere decides all live containers in pools again for which the function meets returns true.
+func (d *draft) placeAgainWhere(meets func(*Pod, *Container) bool) {
 	for _, id := range slices.Concat(d.n.base.Containers(), d.n.changeOrder) {
 		c := d.n.container(id)
 		if c == nil || !c.Alive() || c.Assignment.Pool == placement.Exclusive {
 			continue
 		}
-		if p := d.n.pod(c.PodID); p == nil || p.Stopped || !due(p, c) {
+		if p := d.n.pod(c.PodID); p == nil || p.Stopped || !meets(p, c) {
 			continue
 		}
 		now := *c
@@ -140,8 +140,8 @@ func (d *draft) placeAgainWhere(due func(*Pod, *Container) bool) {
 	}
 }
 
-// freesCPUs reports whether CPUs may have become free in this event: the ledger changed, or a container that
-// owned CPUs ended.
+// freesCPUs reports whether CPUs may have become free in this event, because the grants in the ledger changed or
+// because a container that owned CPUs ended.
 func (d *draft) freesCPUs() bool {
 	return d.n.ledger.grantsChanged || slices.ContainsFunc(d.n.changeOrder, func(id string) bool {
 		was, now := d.n.base.containers[id], d.n.containers[id]

@@ -9,9 +9,10 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// checkLaterContainers refuses the first container of a pod if the topology manager does not admit a later one.
-// Otherwise the pod would start, and fail only when the later container is created. checkLaterContainers chooses the
-// CPUs and CDI devices of all later containers on a separate draft, and then drops the draft. It runs no hooks.
+// checkLaterContainers refuses the first container of a pod if the topology manager does not admit a later container of
+// the pod. Without this check, the pod would start and then fail when the later container is created.
+// checkLaterContainers chooses the CPUs and CDI devices of all later containers on a separate draft, and then drops
+// this draft. It runs no hooks.
 func (d *draft) checkLaterContainers() {
 	c, p := d.plan.Container, d.plan.Pod
 	t := &d.n.policy.Topology
@@ -42,7 +43,7 @@ func (d *draft) checkLaterContainers() {
 		s := try.placer(later, nil)
 		s.isCreation = true
 		if !asks {
-			s.chooseDevices() // the containers after it cannot get these devices
+			s.chooseDevices() // the containers that come after this one cannot get these devices
 			try.n.put(later.ID, later)
 			continue
 		}
@@ -61,8 +62,8 @@ func (d *draft) checkLaterContainers() {
 	}
 }
 
-// hasOtherContainers reports whether other containers of the pod are known, so that c is not its first
-// container.
+// hasOtherContainers reports whether the view has a container with another name in the pod of c. Then c is not the
+// first container of the pod.
 func (d *draft) hasOtherContainers(c *Container) bool {
 	for _, other := range d.n.containersOf(c.PodID) {
 		if other.ID != c.ID && other.Name != c.Name {
@@ -72,14 +73,15 @@ func (d *draft) hasOtherContainers(c *Container) bool {
 	return false
 }
 
-// hasQuotaOfSpec reports whether a container's request has a CPU quota, or its spec has no CPU limit. If a quota is
-// missing, the kubelet enforces no CPU limits (cpuCFSQuota: false), and sends no quotas for later containers. Then the
-// specs do not show what later containers request.
+// hasQuotaOfSpec reports whether a container's request agrees with the CPU limit in the pod's spec: there is no limit,
+// or the request has a quota. If the quota is missing, the kubelet enforces no CPU limits (cpuCFSQuota: false) and
+// sends no quotas for later containers either. Then the spec does not show what the requests for later containers will
+// be.
 func hasQuotaOfSpec(spec lifecycle.ContainerSpec, r *lifecycle.Resources) bool {
 	return spec.Limits[lifecycle.ResourceCPU] == 0 || r.CPU.Quota.V > 0
 }
 
-// fork returns an independent draft with the same changes.
+// fork returns a new draft with the changes of this draft. Later changes of one draft do not affect the other draft.
 func (d *draft) fork() *draft {
 	f := newDraft(d.n.base, d.facts)
 	maps.Copy(f.n.pods, d.n.pods)

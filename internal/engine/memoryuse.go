@@ -12,41 +12,41 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// nodeUse is how much memory, or how many huge pages of one size, containers may use of each NUMA node. The state
-// updates it whenever a container changes, so that a decision need not visit all containers.
+// nodeUse is how much memory, or how many bytes of huge pages of one size, containers may use of each NUMA node. The
+// state updates it whenever a container changes, so that a decision need not visit all containers.
 type nodeUse struct {
-	charges    map[string]charge // by container id
-	singleNode map[string]uint64 // the bytes of the containers that may use only one node, by the node's id
-	multiNode  map[string]bool   // the ids of the containers that may use several nodes
+	byContainer map[string]nodeBytes // how much each container may use, by container id
+	singleNode  map[string]uint64    // the bytes of the containers that may use only one node, by the node's id
+	multiNode   map[string]bool      // the ids of the containers that may use several nodes
 }
 
-// charge is how many bytes one container may use, and on which nodes.
-type charge struct {
+// nodeBytes is how many bytes one container may use, and on which NUMA nodes.
+type nodeBytes struct {
 	list  string // the ids of the nodes, as a kernel list
 	bytes uint64
 }
 
-// newNodeUse returns a nodeUse without charges.
+// newNodeUse returns a nodeUse without containers.
 func newNodeUse() nodeUse {
-	return nodeUse{charges: map[string]charge{}, singleNode: map[string]uint64{}, multiNode: map[string]bool{}}
+	return nodeUse{byContainer: map[string]nodeBytes{}, singleNode: map[string]uint64{}, multiNode: map[string]bool{}}
 }
 
 func (u nodeUse) clone() nodeUse {
-	return nodeUse{charges: maps.Clone(u.charges), singleNode: maps.Clone(u.singleNode), multiNode: maps.Clone(u.multiNode)}
+	return nodeUse{byContainer: maps.Clone(u.byContainer), singleNode: maps.Clone(u.singleNode), multiNode: maps.Clone(u.multiNode)}
 }
 
-// replace sets the charge of a container; the zero charge removes it.
-func (u nodeUse) replace(id string, now charge) {
-	old := u.charges[id]
+// replace sets how many bytes a container may use and on which nodes. If now is zero, it removes the container.
+func (u nodeUse) replace(id string, now nodeBytes) {
+	old := u.byContainer[id]
 	if old == now {
 		return
 	}
 	if delete(u.multiNode, id); old.oneNode() {
 		u.singleNode[old.list] -= old.bytes
 	}
-	switch u.charges[id] = now; {
-	case now == charge{}:
-		delete(u.charges, id)
+	switch u.byContainer[id] = now; {
+	case now == nodeBytes{}:
+		delete(u.byContainer, id)
 	case now.oneNode():
 		u.singleNode[now.list] += now.bytes
 	default:
@@ -54,46 +54,46 @@ func (u nodeUse) replace(id string, now charge) {
 	}
 }
 
-// chargeOf returns the memory that a container may use; the zero charge if that is not known. Only limits in
-// Guaranteed pods count, because they equal the requests. Other limits may be arbitrarily large, and would
-// make a node look full although it has free memory.
-func chargeOf(p *Pod, c *Container) (of charge) {
+// memoryOf returns how much memory a container may use, and on which nodes; zero if that is not known. Only memory
+// limits in Guaranteed pods count, because these equal the requests. Other limits may be arbitrarily large. If such
+// limits counted, a node with free memory could look full.
+func memoryOf(p *Pod, c *Container) (of nodeBytes) {
 	if c == nil || p == nil || !c.Alive() || c.Pristine.Memory.Limit.V <= 0 || p.Intent.QoS != intent.Guaranteed {
 		return of
 	}
 	if list := cmp.Or(c.Mems, c.Pristine.CPU.Mems); list != "" {
-		return charge{list, uint64(c.Pristine.Memory.Limit.V)}
+		return nodeBytes{list, uint64(c.Pristine.Memory.Limit.V)}
 	}
 	return of
 }
 
-// oneNode reports whether the list has exactly one node.
-func (c charge) oneNode() bool { return c.list != "" && !strings.ContainsAny(c.list, ",-") }
+// oneNode reports whether the container may use exactly one node.
+func (c nodeBytes) oneNode() bool { return c.list != "" && !strings.ContainsAny(c.list, ",-") }
 
-// charge updates memoryUse and hugePageUse for a container; c is nil if the container was removed.
-func (s *State) charge(id string, c *Container) {
+// updateUse updates memoryUse and hugePageUse after a change of one container. c is nil if the container was removed.
+func (s *State) updateUse(id string, c *Container) {
 	var p *Pod
 	if c != nil {
 		p = s.pods[c.PodID]
 	}
-	s.memoryUse.replace(id, chargeOf(p, c))
+	s.memoryUse.replace(id, memoryOf(p, c))
 	for resource, use := range s.hugePageUse {
 		use.replace(id, hugePagesOf(p, c, resource))
 	}
 }
 
-// chargePods updates memoryUse and hugePageUse for the containers of pods that changed.
-func (s *State) chargePods(pods map[string]*Pod) {
+// updateUseOfPods updates memoryUse and hugePageUse for the containers of the given pods.
+func (s *State) updateUseOfPods(pods map[string]*Pod) {
 	for id := range pods {
 		for _, container := range s.containerIDsByPod[id] {
-			s.charge(container, s.containers[container])
+			s.updateUse(container, s.containers[container])
 		}
 	}
 }
 
-// freeMemory returns the memory of each node that the limits of containers leave free, in bytes; nil if the
-// memory of the nodes is not known. A container on several nodes is assumed to fill the nearest node first.
-// expected has expected containers and their pods, which also count.
+// freeMemory returns the memory of each node that the memory limits of containers leave free, in bytes; nil if the
+// memory of the nodes is not known. It assumes that a container with several nodes fills the nearest node first. The
+// containers in expected, which no runtime has reported yet, also count.
 func (n *view) freeMemory(expected map[*Container]*Pod) []uint64 {
 	free := make([]uint64, len(n.machine.Nodes))
 	known := false
@@ -104,47 +104,47 @@ func (n *view) freeMemory(expected map[*Container]*Pod) []uint64 {
 	if !known {
 		return nil
 	}
-	users := n.usersOf(n.base.memoryUse, chargeOf, n.containers)
+	users := n.usersOf(n.base.memoryUse, memoryOf, n.containers)
 	for c, p := range expected {
-		users.addCharge(p, c, chargeOf(p, c))
+		users.add(p, c, memoryOf(p, c))
 	}
-	// Containers that may use all nodes and are near none of them do not count, because it is unknown where
-	// they use memory.
+	// A container that may use all nodes, and whose memory should be near none of them, does not count: the nodes that
+	// it uses are unknown.
 	users.multiNode = slices.DeleteFunc(users.multiNode, func(w multiNodeUser) bool {
 		ids, _ := topology.ParseList(w.list)
 		return len(ids) >= len(n.machine.Nodes) && n.nearMemoryCPUs(w.pod, w.c).Empty()
 	})
-	n.subtractCharges(free, users)
+	n.subtractUse(free, users)
 	return free
 }
 
-// nodeUsers has the charges of all containers, for subtractCharges.
+// nodeUsers is how much memory all containers may use, in the form that subtractUse needs.
 type nodeUsers struct {
 	singleNode map[string]uint64 // the bytes of containers that may use only one node, by the node's id
 	multiNode  []multiNodeUser
 }
 
-// multiNodeUser is a container that may use several nodes.
+// multiNodeUser is a container that may use several nodes, with the bytes and the nodes that it may use.
 type multiNodeUser struct {
-	charge
+	nodeBytes
 
 	pod *Pod
 	c   *Container
 }
 
-// addCharge adds the charge of a container.
-func (u *nodeUsers) addCharge(p *Pod, c *Container, now charge) {
+// add adds what one container may use.
+func (u *nodeUsers) add(p *Pod, c *Container, now nodeBytes) {
 	switch {
 	case now.oneNode():
 		u.singleNode[now.list] += now.bytes
-	case now != charge{}:
+	case now != nodeBytes{}:
 		u.multiNode = append(u.multiNode, multiNodeUser{now, p, c})
 	}
 }
 
-// usersOf returns the users in kept, a nodeUse of the state, with the given changes of containers. The function of
-// returns the charge of a container.
-func (n *view) usersOf(kept nodeUse, of func(*Pod, *Container) charge, changes map[string]*Container) nodeUsers {
+// usersOf returns how much memory all containers may use: kept, the use in the base state, with the given changes of
+// containers. The function useOf returns what a container may use. In changes, a removed container is nil.
+func (n *view) usersOf(kept nodeUse, useOf func(*Pod, *Container) nodeBytes, changes map[string]*Container) nodeUsers {
 	out := nodeUsers{singleNode: map[string]uint64{}}
 	if n.ignoresBase {
 		kept = nodeUse{}
@@ -153,24 +153,24 @@ func (n *view) usersOf(kept nodeUse, of func(*Pod, *Container) charge, changes m
 	for id := range kept.multiNode {
 		if _, changed := changes[id]; !changed {
 			c := n.base.containers[id]
-			out.multiNode = append(out.multiNode, multiNodeUser{kept.charges[id], n.pod(c.PodID), c})
+			out.multiNode = append(out.multiNode, multiNodeUser{kept.byContainer[id], n.pod(c.PodID), c})
 		}
 	}
 	for id, c := range changes {
-		if old := kept.charges[id]; old.oneNode() {
+		if old := kept.byContainer[id]; old.oneNode() {
 			out.singleNode[old.list] -= old.bytes
 		}
 		if c != nil {
 			p := n.pod(c.PodID)
-			out.addCharge(p, c, of(p, c))
+			out.add(p, c, useOf(p, c))
 		}
 	}
 	return out
 }
 
-// subtractCharges subtracts the charges of containers from the free bytes of each node. Containers that may use few
-// nodes come first.
-func (n *view) subtractCharges(free []uint64, users nodeUsers) {
+// subtractUse subtracts what containers may use from the free bytes of each node. Containers that may use few nodes
+// come first.
+func (n *view) subtractUse(free []uint64, users nodeUsers) {
 	for i := range n.machine.Nodes {
 		free[i] -= min(free[i], users.singleNode[strconv.Itoa(n.machine.Nodes[i].ID)])
 	}
@@ -187,6 +187,6 @@ func (n *view) subtractCharges(free []uint64, users nodeUsers) {
 	}
 	slices.SortFunc(all, func(a, b user) int { return cmp.Or(len(a.ids)-len(b.ids), cmp.Compare(a.c.ID, b.c.ID)) })
 	for _, u := range all {
-		choose.Charge(n.machine, free, n.nearMemoryCPUs(u.pod, u.c), u.ids, u.bytes)
+		choose.SubtractMemory(n.machine, free, n.nearMemoryCPUs(u.pod, u.c), u.ids, u.bytes)
 	}
 }

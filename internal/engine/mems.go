@@ -18,10 +18,10 @@ func (s *placer) chooseMemory() {
 	s.beginColdStart()
 }
 
-// bindMemory binds a new container to memory nodes. A container that owns CPUs, is in a balloon, or is bound to
-// NUMA nodes gets the nodes near its CPUs, and further nodes if these have too little free memory. If another
-// pod has nodes exclusively, a container in the shared or reclaimed pool gets all other nodes. bindMemory
-// changes nothing if the kubelet chose memory nodes, or if the placement policy keeps the requested ones.
+// bindMemory binds a new container to memory nodes. A container that owns CPUs, is in a balloon, or is bound to NUMA
+// nodes gets the memory nodes near its CPUs, and further nodes if these have too little free memory. If another pod has
+// NUMA nodes exclusively, a container in the shared or reclaimed pool gets all other nodes. bindMemory changes nothing
+// if the kubelet chose memory nodes, or if the placement policy leaves the nodes as the runtime requested them.
 func (s *placer) bindMemory() {
 	if s.c.Assignment.Memory.KeepRequested {
 		return
@@ -45,7 +45,7 @@ func (s *placer) bindMemory() {
 		}
 		return
 	}
-	q.Free = s.n.freeMemory(s.expectedMemory())
+	q.Free = s.n.freeMemory(s.expectedMemoryUsers())
 	if kinds := s.c.Assignment.Memory.Kinds; len(kinds) > 0 {
 		s.c.Mems = topology.FormatList(s.memoryOfKinds(q, kinds))
 		return
@@ -62,18 +62,18 @@ func (s *placer) bindMemory() {
 	s.c.Mems = topology.FormatList(s.withHugePageNodes(ids, every, q))
 }
 
-// withHugePageNodes adds memory nodes until the container's huge pages fit, the nearest first. It adds nodes of
-// q.AllowedNodes, or, if the pages do not fit on these nodes, nodes of every.
-func (s *placer) withHugePageNodes(ids, every []int, q choose.MemoryRequest) []int {
+// withHugePageNodes adds memory nodes to ids until the container's huge pages fit, the nearest nodes first. It adds
+// nodes of q.AllowedNodes. If the huge pages do not fit on these nodes, it adds nodes of allNodes.
+func (s *placer) withHugePageNodes(ids, allNodes []int, q choose.MemoryRequest) []int {
 	for _, r := range s.hugePageHints() {
 		q.Bytes, q.Free, q.FallbackKinds = r.Counts.Need, r.Counts.Free, nil
 		more, err := choose.MemoryNodes(s.n.machine, q)
 		if err != nil {
-			q.AllowedNodes = every
+			q.AllowedNodes = allNodes
 			more, err = choose.MemoryNodes(s.n.machine, q)
 		}
 		if err != nil {
-			more = every
+			more = allNodes
 			s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 				Key: "cpuset.mems", Value: topology.FormatList(more), Reason: r.Name + ": " + err.Error(), Warning: true, Then: "the container may use all of these nodes, the nearest first",
 			})
@@ -84,9 +84,9 @@ func (s *placer) withHugePageNodes(ids, every []int, q choose.MemoryRequest) []i
 	return slices.Compact(ids)
 }
 
-// memoryOfKinds returns the nearest node of each kind, and more nodes of these kinds if the container's memory does
-// not fit. It adds a problem for each kind of which no node has free memory. If no node of these kinds has free
-// memory, it returns the nearest DRAM nodes, or all allowed nodes if there is no DRAM.
+// memoryOfKinds returns the nearest node of each memory kind, and more nodes of these kinds if the container's memory
+// does not fit. It adds a problem for each kind of which no NUMA node has free memory. If this is so for all kinds, it
+// returns the nearest DRAM nodes, or all allowed nodes if there is no DRAM node.
 func (s *placer) memoryOfKinds(q choose.MemoryRequest, kinds []topology.MemoryKind) (ids []int) {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -101,7 +101,7 @@ func (s *placer) memoryOfKinds(q choose.MemoryRequest, kinds []topology.MemoryKi
 		one := choose.MemoryRequest{CPUs: q.CPUs, AllowedNodes: q.AllowedNodes, Free: q.Free, Kinds: []topology.MemoryKind{k}}
 		near, err := choose.MemoryNodes(s.n.machine, one)
 		if err != nil {
-			warn("this node has no free memory of kind "+k.String(), "the container gets memory of the other kinds that it requests, or else of kind DRAM")
+			warn("no NUMA node has free memory of kind "+k.String(), "the container gets memory of the other kinds that it requests, or else of kind DRAM")
 			continue
 		}
 		ids = append(ids, near...)
@@ -125,7 +125,7 @@ func (s *placer) memoryOfKinds(q choose.MemoryRequest, kinds []topology.MemoryKi
 	return slices.Compact(ids)
 }
 
-// nearMemoryCPUs returns the CPUs near which a container's memory should be: the CPUs that it owns, or the
+// nearMemoryCPUs returns the CPUs near which a container's memory should be: the CPUs that the container owns, or the
 // CPUs of its balloon or of the NUMA nodes to which it is bound. The result is empty for other containers.
 func (n *view) nearMemoryCPUs(p *Pod, c *Container) (cpus topology.Set) {
 	switch {
@@ -140,16 +140,16 @@ func (n *view) nearMemoryCPUs(p *Pod, c *Container) (cpus topology.Set) {
 	case c.Assignment.Pool == placement.Reclaimed && p.Intent.NUMA.IsSet():
 		return c.Assignment.Near
 	case c.Assignment.Pool.Named():
-		return balloonContainers{n}.cpus(c)
+		return balloonContainers{n}.memoryCPUs(c)
 	case c.Assignment.PoolID.Nodes != "":
 		return preferredCPUs(c.Assignment.CPUGroup, n.machine)
 	}
 	return cpus
 }
 
-// memoryNodes returns the ids of the nodes with memory that no other pod has exclusively. bounded reports
-// whether another pod has a node exclusively. If other pods have all DRAM nodes exclusively, it returns all
-// nodes.
+// memoryNodes returns the ids of the NUMA nodes that have memory and that no other pod has exclusively. bounded reports
+// whether another pod has a node exclusively. If other pods have all DRAM nodes exclusively, memoryNodes returns all
+// nodes with memory, and bounded is false.
 func (s *placer) memoryNodes() (usable []int, bounded bool) {
 	var all []int
 	othersCPUs, ordinary := s.n.ledger.ExclusiveNodeCPUsOfOthers(s.p.Pod.UID), false

@@ -9,11 +9,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// This file handles CPUs that their owner cannot use now, because they are offline or missing in the cgroup
-// of its pod. The ledger reserves these CPUs for the owner.
+// This file handles owned CPUs that their owner, a container, cannot use now, because the CPUs are offline or missing
+// in the cgroup of the container's pod. The ledger reserves these CPUs for the owner.
 
-// usableCPUs returns the CPUs that containers of a pod can use now: CPUs that are online and in the
-// pod's cgroup. Cgroup v1 removes a CPU that goes offline from cgroups and never adds it again.
+// usableCPUs returns the CPUs that containers of a pod can use now: CPUs that are online and in the pod's cgroup.
+// Cgroup v1 removes a CPU that goes offline from cgroups, and does not add it when it is online again.
 func (n *view) usableCPUs(p *Pod) topology.Set {
 	return p.allowedOf(n.machine.Online())
 }
@@ -24,8 +24,8 @@ func (n *view) ownedOrReserved(p *Pod) topology.Set {
 	return n.ledger.CPUsOfPod(p.Pod.UID).Union(n.ledger.ReservedForPod(p.Pod.UID))
 }
 
-// unusableCPUs returns the CPUs that an owner cannot use now. If the container is created again and all containers of
-// its pod own the same CPUs, the result includes the reserved CPUs of the pod.
+// unusableCPUs returns the CPUs that the container owns and cannot use now. If the container is created again and all
+// containers of its pod own the same CPUs, the result includes the reserved CPUs of the pod.
 func (s *placer) unusableCPUs() topology.Set {
 	own := s.c.Stamp.CPUs.Union(s.n.ledger.ReservedCPUs(s.c.Key))
 	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.IsSet() || s.n.ownSameCPUs(s.p)) {
@@ -34,9 +34,9 @@ func (s *placer) unusableCPUs() topology.Set {
 	return own.Minus(s.n.usableCPUs(s.p))
 }
 
-// reserveUnusableOnCreate handles a container that is created again and can use none of its CPUs now. The container
-// waits in a pool, and gets its CPUs when they are usable again. reserveUnusableOnCreate reports whether the container
-// waits.
+// reserveUnusableOnCreate handles a container that is created again and can use none of the CPUs that it owned before.
+// The container waits in a pool, and gets these CPUs when they are usable again. reserveUnusableOnCreate reports
+// whether the container waits.
 func (s *placer) reserveUnusableOnCreate() bool {
 	unusable := s.unusableCPUs()
 	if _, owns := s.n.ledger.GrantOf(s.c.Key); owns || !s.c.Stamp.CPUs.Empty() || unusable.Empty() || !s.n.ledger.CPUsOfPod(s.p.Pod.UID).Empty() {
@@ -47,9 +47,9 @@ func (s *placer) reserveUnusableOnCreate() bool {
 	return true
 }
 
-// placeWaitingOwner places an owner that waits in a pool because it could use none of its CPUs. If the ledger has a
-// grant for the owner's key by now, the owner gets the granted CPUs. placeWaitingOwner reports whether the owner got
-// CPUs.
+// placeWaitingOwner places a container that waits in a pool because it could use none of the CPUs that it owns. If the
+// ledger has a grant for the container's key now, the container gets the granted CPUs. placeWaitingOwner reports
+// whether the container got CPUs.
 func (s *placer) placeWaitingOwner() bool {
 	if s.p.Intent.CPUs.IsSet() || s.c.Stamp.CPUs.Empty() || s.n.ledger.ReservedCPUs(s.c.Key).Empty() {
 		return false
@@ -65,8 +65,9 @@ func (s *placer) placeWaitingOwner() bool {
 	return true
 }
 
-// reserveUnusableCPUs reserves the CPUs of an owner that can use none of its CPUs now, and adds a problem. If another
-// pod owns one of these CPUs by now, the owner loses all of them.
+// reserveUnusableCPUs handles a container that can use none of the CPUs that it owns now. It reserves these CPUs for
+// the container, and adds a problem. If another pod owns some of these CPUs now, the container loses all of them
+// instead.
 func (s *placer) reserveUnusableCPUs(from string) {
 	if s.n.ledger.Check(s.c.Key, s.c.Stamp.CPUs) != nil {
 		s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
@@ -76,7 +77,8 @@ func (s *placer) reserveUnusableCPUs(from string) {
 	s.reportUnusable(from, s.c.Stamp.CPUs, "the container runs in a shared pool")
 }
 
-// reportUnusable adds problems for CPUs that their owner cannot use now.
+// reportUnusable adds problems for CPUs that the container owns and cannot use now. The clause then says on which CPUs
+// the container runs instead.
 func (s *placer) reportUnusable(key string, cpus topology.Set, then string) {
 	for _, q := range []struct {
 		cpus       topology.Set
@@ -96,7 +98,8 @@ func (s *placer) reportUnusable(key string, cpus topology.Set, then string) {
 	}
 }
 
-// staysOnOwnCPUs reports whether an owner can use some of its CPUs and may still own them.
+// staysOnOwnCPUs reports whether a container can use some of the CPUs that it owned before, and may still own these
+// CPUs. old is the earlier version of the container.
 func (s *placer) staysOnOwnCPUs(old *Container) bool {
 	left := s.n.ownedBy(old).And(s.n.usableCPUs(s.p))
 	return !left.Empty() && s.n.checkGrantable(s.p, old.Key, left) == nil
@@ -118,8 +121,9 @@ func (s *placer) withReservedCPUs(have topology.Set) topology.Set {
 	return have.Union(s.n.ledger.ReservedCPUs(s.c.Key))
 }
 
-// ownOrReserve grants a key the CPUs that its pod can use now, and reserves the other CPUs for it. It does
-// nothing if another pod owns some of the CPUs, or if some of the CPUs are in pools.reserved.
+// ownOrReserve grants the container with the key those CPUs of all that the pod can use now, and reserves the other
+// CPUs of all for the container. It does nothing if another pod owns some of the CPUs, or if some of the usable CPUs
+// are in pools.reserved.
 func (n *view) ownOrReserve(pod *Pod, key placement.Key, all topology.Set, from string) {
 	cpus := all.And(n.usableCPUs(pod))
 	if n.ledger.Check(key, all) != nil || !cpus.And(n.policy.Pools.Reserved).Empty() {
@@ -131,7 +135,8 @@ func (n *view) ownOrReserve(pod *Pod, key placement.Key, all topology.Set, from 
 	n.reserveCPUs(pod, key, all.Minus(cpus), from)
 }
 
-// reserveCPUs reserves CPUs that their owner cannot use now, so no other container gets them.
+// reserveCPUs reserves CPUs for the container with the key, so that containers of other pods cannot get them. The
+// container owns the CPUs but cannot use them now.
 func (n *view) reserveCPUs(p *Pod, key placement.Key, cpus topology.Set, from string) {
 	if n.ledger.ReservedCPUs(key) != cpus {
 		n.ledger.write(func(l *placement.Ledger) { l.Reserve(n.grantOf(p, key, cpus, from)) })

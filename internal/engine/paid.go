@@ -10,18 +10,18 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// lowersCPU reports whether now has a lower CPU request or a lower CPU limit than was.
+// lowersCPU reports whether a change of resources from was to now lowers the CPU request or the CPU limit.
 func lowersCPU(was, now *lifecycle.Resources) bool {
 	before, after := intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
-	return intent.SharesMilli(now.CPU.Shares.V) < intent.SharesMilli(was.CPU.Shares.V) || after > 0 && (before == 0 || after < before)
+	return intent.MilliFromShares(now.CPU.Shares.V) < intent.MilliFromShares(was.CPU.Shares.V) || after > 0 && (before == 0 || after < before)
 }
 
-// accountResize updates the known sum of a pod's resources after one of its containers was resized. Runtimes
-// report the sum when the pod is created. Few runtimes report a later sum, and none reports it together with
-// the container's request. Without this update, the first sum would count for the pod's whole life.
+// accountResize updates the sum of a pod's resources after a container of the pod was resized. Runtimes report the sum
+// when the pod is created. Few runtimes report a later sum, and none reports it together with the container's request.
+// Without accountResize, the first sum would count for the pod's whole life.
 //
-// accountResize subtracts a decrease of the container's request from the sum. It adds an increase only if the sum is
-// less than the requests of the live containers; otherwise the kubelet's sum already contains the increase.
+// If the container's request decreased, accountResize subtracts the decrease from the sum. It adds an increase only if
+// the sum is less than the requests of the live containers. Otherwise the kubelet's sum already contains the increase.
 func (d *draft) accountResize(was, now *Container) {
 	p := d.n.pod(now.PodID)
 	live := d.n.podSum(p, now)
@@ -47,7 +47,7 @@ func (p *Pod) withAccountedResize(was, now, live *lifecycle.Resources) *Pod {
 	}
 	next := *sum
 	if milli := adjustedSum(sharesMilli(sum), sharesMilli(was), sharesMilli(now), sharesMilli(live)); sum.CPU.Shares.V != 0 && milli != sharesMilli(sum) {
-		next.CPU.Shares = lifecycle.Some(intent.MilliShares(milli))
+		next.CPU.Shares = lifecycle.Some(intent.SharesFromMilli(milli))
 	}
 	limit, before, after := intent.LimitMilli(&sum.CPU), intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
 	if milli := adjustedSum(limit, before, after, intent.LimitMilli(&live.CPU)); limit > 0 && before > 0 && after > 0 && milli != limit {
@@ -75,7 +75,7 @@ func (p *Pod) withRecountedSum(was, now, live, ended *lifecycle.Resources) *Pod 
 	next := *p.Pod.Resources
 	if next.CPU.Shares.V != 0 {
 		most := sharesMilli(&next) + max(0, sharesMilli(now)-sharesMilli(was))
-		next.CPU.Shares = lifecycle.Some(intent.MilliShares(min(request, most)))
+		next.CPU.Shares = lifecycle.Some(intent.SharesFromMilli(min(request, most)))
 	}
 	if whole := intent.LimitMilli(&next.CPU); whole > 0 && intent.LimitMilli(&live.CPU) > 0 {
 		whole += max(0, intent.LimitMilli(&now.CPU)-intent.LimitMilli(&was.CPU))
@@ -84,7 +84,8 @@ func (p *Pod) withRecountedSum(was, now, live, ended *lifecycle.Resources) *Pod 
 	return p.withSum(next)
 }
 
-// withSum returns a copy of the pod with a new sum of resources, which is known to be up to date.
+// withSum returns a copy of the pod with a new sum of resources that is up to date. If nothing changes, it returns the
+// pod itself.
 func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 	if sum.CPU == p.Pod.Resources.CPU && !p.sumOutdated {
 		return p
@@ -94,22 +95,24 @@ func (p *Pod) withSum(sum lifecycle.Resources) *Pod {
 	return &n
 }
 
-// sharesMilli returns a container's CPU request in milli-CPUs, computed from its CPU shares. The pod's spec
-// has the request, too, but may become known late, so decisions about CPUs do not use it.
-func sharesMilli(r *lifecycle.Resources) int64 { return intent.SharesMilli(r.CPU.Shares.V) }
+// sharesMilli returns a CPU request in milli-CPUs, computed from the CPU shares. The pod's spec also has the request,
+// but the spec may become known late, so decisions about CPUs use the shares.
+func sharesMilli(r *lifecycle.Resources) int64 { return intent.MilliFromShares(r.CPU.Shares.V) }
 
-// adjustedSum returns a sum after one of its parts changed from before to after. A decrease lowers the sum. An
-// increase raises the sum only if the sum is less than parts, the sum of the known parts; otherwise the sum
-// already contains the increase. The result is at least parts. All numbers are milli-CPUs.
-func adjustedSum(sum, before, after, parts int64) int64 {
-	if after < before || sum < parts {
-		sum += after - before
+// adjustedSum returns a pod's sum of CPU requests or CPU limits after the value of one container changed from oldValue
+// to newValue. A decrease lowers the sum. An increase raises the sum only if the sum is less than live, the values of
+// all live containers together. Otherwise the sum already contains the increase. The result is at least live. All
+// numbers are milli-CPUs.
+func adjustedSum(sum, oldValue, newValue, live int64) int64 {
+	if newValue < oldValue || sum < live {
+		sum += newValue - oldValue
 	}
-	return max(sum, parts)
+	return max(sum, live)
 }
 
-// paidAtResize returns how many CPUs a pod may own at a resize, and the resources that pay for these CPUs: the known
-// sum, or live, the sum of the live containers' requests, if live pays for more CPUs. Then the known sum is old.
+// paidAtResize returns how many CPUs a pod may own at a resize, and the resources that pay for these CPUs. These are
+// the known sum of the pod's resources, or live, the sum of the live containers' requests. live counts if it pays for
+// more CPUs, because the known sum is then too old.
 func (p *Pod) paidAtResize(live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	whole, parts := p.paidCPUs(p.Pod.Resources), p.paidCPUs(live)
 	if parts.CPUs > whole.CPUs {
@@ -118,10 +121,10 @@ func (p *Pod) paidAtResize(live *lifecycle.Resources) (n int, sum *lifecycle.Res
 	return whole.CPUs, p.Pod.Resources
 }
 
-// revokeUnpaid ends the grants of CPUs that a scheduler assigned to a pod's containers, if their requests no
-// longer pay for these CPUs. The agent grants an assignment completely or not at all, so a container loses
-// all its CPUs. It is then placed like a container whose assignment was refused at its creation. c is the
-// resized container; nil if the pod was resized. revokeUnpaid reports whether a container lost CPUs.
+// revokeUnpaid ends grants of CPUs that a scheduler assigned to a pod, if the requests of the container no longer pay
+// for the granted CPUs. The agent grants assigned CPUs completely or not at all, so such a container loses all its
+// CPUs. It is then placed like a container whose assigned CPUs were refused at its creation. c is the resized
+// container; nil if the pod was resized. revokeUnpaid reports whether a container lost CPUs.
 func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 	p := d.n.pod(podID)
 	if !p.Intent.CPUs.IsSet() || !d.n.ledger.HasCPUs(p.Pod.UID) {
@@ -146,8 +149,8 @@ func (d *draft) revokeUnpaid(podID string, c *Container) (revoked bool) {
 	return revoked
 }
 
-// checkPaid returns an error if the current requests of a container and its pod do not pay for the number of
-// CPUs that the container owns. live is the sum of the requests of the pod's live containers.
+// checkPaid returns an error if the current requests of a container and its pod do not pay for the given number of
+// CPUs. live is the sum of the requests of the pod's live containers.
 func (n *view) checkPaid(p *Pod, live, requested *lifecycle.Resources, cpus int) error {
 	sum := p.Pod.Resources
 	if p.paidCPUs(sum).Known() {
@@ -161,7 +164,7 @@ func (n *view) checkPaid(p *Pod, live, requested *lifecycle.Resources, cpus int)
 func (n *view) revoke(p *Pod, key placement.Key) {
 	n.ledger.dropKey(key)
 	for _, c := range n.containersOf(p.Pod.ID) {
-		waits := c.Assignment.Pool != placement.Exclusive && !c.Stamp.CPUs.Empty() // all of its CPUs are offline
+		waits := c.Assignment.Pool != placement.Exclusive && !c.Stamp.CPUs.Empty() // the container can use none of its CPUs now
 		if c.Key != key || !c.Alive() || c.Assignment.Pool != placement.Exclusive && !waits || placement.IsExternal(c.Assignment.From) {
 			continue
 		}
@@ -171,11 +174,11 @@ func (n *view) revoke(p *Pod, key placement.Key) {
 	}
 }
 
-// placeRevoked decides the containers of a pod whose CPUs were revoked again, except the container about. It then
-// decides the pod's own values again.
-func (d *draft) placeRevoked(podID string, about *Container) {
+// placeRevoked makes a new decision about each container of a pod that lost its CPUs in revoke, except the container
+// decided, which the caller has decided. It then decides the values of the pod's own cgroup again.
+func (d *draft) placeRevoked(podID string, decided *Container) {
 	for _, c := range d.n.containersOf(podID) {
-		if (about == nil || c.ID != about.ID) && c.Alive() && c.Assignment.CPUGroup == (placement.CPUGroup{}) && c.Stamp.CPUs.Empty() {
+		if (decided == nil || c.ID != decided.ID) && c.Alive() && c.Assignment.CPUGroup == (placement.CPUGroup{}) && c.Stamp.CPUs.Empty() {
 			n := *c
 			d.decideContainer(&n, nil, nil)
 		}
@@ -184,8 +187,8 @@ func (d *draft) placeRevoked(podID string, about *Container) {
 	d.decidePodAgain(p, p.Values)
 }
 
-// reportLostAllCPUs adds a problem: a container no longer owns CPUs because it requests less than a whole CPU.
-// had is the number of CPUs that it owned.
+// reportLostAllCPUs adds a problem: the container no longer owns CPUs because it requests less than one CPU. had is the
+// number of CPUs that the container owned.
 func (s *placer) reportLostAllCPUs(key string, had int) {
 	sum := s.p.Pod.Resources
 	if !s.n.choosesCPUsForWholePod(s.p) {
@@ -194,20 +197,21 @@ func (s *placer) reportLostAllCPUs(key string, had int) {
 	s.reportCPUsNotGranted(key, "0", fmt.Errorf("the container owned %d CPUs and was resized: %w", had, noCPUsReason(s.p, sum, &s.c.Pristine)))
 }
 
-// noCPUsReason returns the reason why the agent chooses no CPUs for a container to own.
+// noCPUsReason returns the reason why a container gets no CPUs of its own. sum are the resources of the pod; nil if
+// they do not count. requested are the resources of the container.
 func noCPUsReason(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
-		if due := p.paidCPUs(r); due.Known() {
-			return fmt.Errorf("a CPU %s of %s pays for no whole CPU", due.DeterminedBy, intent.FormatMilli(due.Milli))
+		if paid := p.paidCPUs(r); paid.Known() && paid.CPUs == 0 { // the sum may be enough where only the container counts
+			return fmt.Errorf("a CPU %s of %s is less than one whole CPU", paid.DeterminedBy, intent.FormatMilli(paid.Milli))
 		}
 	}
-	return errors.New("neither pod nor container has a CPU limit or request that says how many CPUs")
+	return errors.New("the number of CPUs is not known, because neither the pod nor the container has a CPU request")
 }
 
-// previousLargerAttempt returns the previous attempt of a new container if that attempt requested more CPU. The engine
-// then treats the new attempt like a resize, even if other containers own the CPUs of the pod. If only the request of
-// the new container itself decides how many CPUs it owns, previousLargerAttempt returns c. It returns nil if neither
-// the container nor its pod owned CPUs before that the agent or a scheduler chose.
+// previousLargerAttempt returns the previous attempt of a new container c if that attempt requested more CPU. The
+// engine then treats the new attempt like a resize, even if other containers own the CPUs of the pod. If only the
+// request of c itself decides how many CPUs c owns, previousLargerAttempt returns c. It returns nil if there are no
+// CPUs that the agent or a scheduler chose and that the container or its pod owned before.
 func (d *draft) previousLargerAttempt(p *Pod, c *Container) *Container {
 	if g, owns := d.n.ownedBefore(p, c.Key); d.n.ignoresBase || !owns || placement.IsExternal(g.From) || d.n.container(c.ID) != nil {
 		return nil

@@ -11,15 +11,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// assignedCPUs returns the CPUs that a scheduler assigned to the pod. The error, a sentence for users, says
-// why key cannot own them. requested are the resources of the container; nil for the pod itself.
+// assignedCPUs returns the CPUs that a scheduler assigned to the pod. The error, a sentence for users, says why the
+// container with the key cannot own these CPUs. requested are the resources of the container; nil for the pod itself.
 func (n *view) assignedCPUs(p *Pod, key placement.Key, requested *lifecycle.Resources) (topology.Set, error) {
 	if !p.Intent.CPUs.IsSet() || !n.policy.Place {
 		return topology.Set{}, nil
 	}
 	list := topology.FormatList(p.Intent.CPUs.V)
 	cpus, err := n.machine.ParseCPUs(list)
-	if all := n.machine.PlacesOf(list); all.Len() == len(p.Intent.CPUs.V) && n.ownedOrReserved(p).Contains(all) {
+	if all := n.machine.KnownCPUsOf(list); all.Len() == len(p.Intent.CPUs.V) && n.ownedOrReserved(p).Contains(all) {
 		// The CPUs were granted before. Some of them may be offline now.
 		if cpus, err = all.And(n.usableCPUs(p)), nil; cpus.Empty() {
 			err = errors.New("the CPUs that were granted before are offline")
@@ -29,8 +29,8 @@ func (n *view) assignedCPUs(p *Pod, key placement.Key, requested *lifecycle.Reso
 		return topology.Set{}, err
 	}
 	if g, owns := n.ledger.GrantOf(key); owns && g.CPUs == cpus {
-		// The number of CPUs was checked when they were granted. A later request does not take them from a
-		// running container.
+		// The number of CPUs was checked when the CPUs were granted. Only a resize can take them from a running
+		// container (revokeUnpaid), so the number is not checked again here.
 		return cpus, n.checkGrantable(p, key, cpus)
 	}
 	if err := n.terms(p).NoGrantReason; err != nil {
@@ -45,13 +45,14 @@ func (n *view) assignedCPUs(p *Pod, key placement.Key, requested *lifecycle.Reso
 	return cpus, n.checkGrantable(p, key, cpus)
 }
 
-// refusesCPUs reports whether the rules forbid pods of a namespace to own CPUs, whether a
-// scheduler, the agent or the kubelet chose the CPUs.
+// refusesCPUs reports whether the authorization rules forbid pods of a namespace to own CPUs. Such a rule applies to
+// CPUs that a scheduler, the agent or the kubelet chose.
 func (n *view) refusesCPUs(namespace string) bool {
 	return n.policy.Rules.For(intent.AssignedCPUs, namespace).Decision == intent.Refuse
 }
 
-// checkGrantable returns nil if key may own these CPUs. Otherwise the error is the reason, as a sentence.
+// checkGrantable returns nil if the container with the key may own these CPUs. Otherwise the error is the reason, as a
+// sentence.
 func (n *view) checkGrantable(p *Pod, key placement.Key, cpus topology.Set) error {
 	pools := &n.policy.Pools
 	format := func(s topology.Set) string { return intent.Printable(n.machine.Format(s)) }
@@ -66,23 +67,24 @@ func (n *view) checkGrantable(p *Pod, key placement.Key, cpus topology.Set) erro
 		return fmt.Errorf("CPUs %s are owned by %s", format(taken.CPUs), taken.Owner.Pod)
 	}
 	if pools.UnclassifiedCPUs().Minus(n.ledger.OwnedOrReservedCPUs()).Minus(cpus).Empty() {
-		return errors.New("no CPU would be left for all other containers")
+		return errors.New("no CPU would be left for other containers")
 	}
 	return nil
 }
 
-// placer decides the CPUs, memory nodes and devices of one container. It stores the result in c, and stores grants in
-// the ledger.
+// placer decides the CPUs, memory nodes and devices of the container c of the pod p. It stores the result in c, and
+// stores grants in the ledger of the view n.
 type placer struct {
 	n *view
-	d *draft // nil for a container that a recovery finds running
+	d *draft // nil if a recovery uses the placer
 	p *Pod
 	c *Container
 	// resize is the resize in progress; nil for none.
 	resize *resize
 	// alignedNodes are the ids of the NUMA nodes that the topology manager chose; nil for none.
 	alignedNodes []int
-	// scheduling is the scheduling class that the pool gives to the container; empty for none.
+	// scheduling is the scheduling class (for the processes' scheduler) that the pool gives to the container; empty for
+	// none.
 	scheduling lifecycle.SchedulingClass
 	// isCreation means that the container is being created, so that it can get memory nodes and CDI devices.
 	isCreation bool
@@ -106,8 +108,8 @@ func (s *placer) reportCPUsNotGranted(key, value string, err error) {
 // pod requests.
 const RecreateHint = "the container can get them when it is created again"
 
-// place decides which CPUs a container uses: CPUs of its own, or the CPUs of a pool. rec is its record; nil
-// for none.
+// place decides which CPUs the container uses: CPUs that it owns, or the CPUs of a pool. rec is the container's record;
+// nil for none.
 func (s *placer) place(rec *Record) {
 	old := s.n.container(s.c.ID)
 	s.c.NeverPlaced = !s.n.policy.Place && s.c.Stamp.CPUs.Empty() && (old != nil && old.NeverPlaced || old == nil && (rec == nil || rec.NeverPlaced))
@@ -120,14 +122,14 @@ func (s *placer) place(rec *Record) {
 	}
 	cpus, err := s.n.assignedCPUs(s.p, s.c.Key, &s.c.Pristine)
 	if !isNew && err == nil && s.p.Intent.CPUs.IsSet() && s.n.policy.Place {
-		// The CPUs were refused when the container was created, and its record does not have them. If the
-		// container got the CPUs now, it would lose them at the next restart of the agent.
+		// The CPUs were refused when the container was created, so the container's record does not have them. The
+		// container must not get the CPUs now, because it would lose them at the next restart of the agent.
 		err = errors.New("the agent could not grant the assigned CPUs when the container was created; " + RecreateHint)
 	}
 	switch {
 	case err != nil && isNew && s.reserveUnusableOnCreate():
 	case err != nil && !s.c.Stamp.CPUs.Empty() && s.c.Stamp.CPUs.And(s.n.usableCPUs(s.p)).Empty():
-		if rec == nil { // otherwise placeOnRecordedCPUs has called reserveUnusableCPUs
+		if rec == nil { // with a record, placeOnRecordedCPUs has already called reserveUnusableCPUs
 			s.reserveUnusableCPUs(s.p.Intent.CPUs.Key)
 		}
 	case err != nil:
@@ -143,37 +145,37 @@ func (s *placer) place(rec *Record) {
 	s.placeInPool(isNew)
 }
 
-// placeOnRecordedCPUs gives a container the CPUs in its record, if it may still own them, so that a running
-// container keeps its CPUs. It reports whether the container got them.
+// placeOnRecordedCPUs gives a container the CPUs in its record, if the container may still own these CPUs. So a running
+// container keeps its CPUs. placeOnRecordedCPUs reports whether the container got the CPUs.
 func (s *placer) placeOnRecordedCPUs(rec *Record) bool {
 	if rec == nil || rec.CPUs == "" || !s.n.policy.Place || s.n.refusesCPUs(s.p.Pod.Namespace) {
 		return false
 	}
 	from := cmp.Or(s.p.Intent.CPUs.Key, s.p.Intent.Class.Key, s.termsNow().Key, intent.KoordResourceStatus)
-	cpus := s.n.machine.PlacesOf(rec.CPUs).And(s.n.usableCPUs(s.p))
+	cpus := s.n.machine.KnownCPUsOf(rec.CPUs).And(s.n.usableCPUs(s.p))
 	if cpus.Empty() {
 		s.reserveUnusableCPUs(from)
 		return false
 	}
 	if s.n.checkGrantable(s.p, s.c.Key, cpus) != nil {
 		if cpus.And(s.n.policy.Pools.Reserved).Empty() {
-			// Another pod owns the CPUs now. If the record kept them, this container would move to them at a
-			// later restart, after they became free. CPUs in pools.reserved stay in the record, because the
-			// next configuration may allow them.
+			// Another pod owns the CPUs now, so they are removed from the record. Otherwise this container would
+			// get them back at a restart after the other pod has ended. CPUs in pools.reserved stay in the record,
+			// because the next configuration may allow them.
 			s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
 		}
 		return false
 	}
-	s.giveCPUs(cpus, from, "owned since it was created")
+	s.giveCPUs(cpus, from, "owned since the container was created")
 	owns := s.withReservedCPUs(cpus).Len()
-	if asks := s.refusedResize(owns); asks != 0 && asks != owns && !s.p.Intent.CPUs.IsSet() && !s.p.Intent.NUMA.V.Exclusive {
+	if asks := s.requestedCount(owns); asks != 0 && asks != owns && !s.p.Intent.CPUs.IsSet() && !s.p.Intent.NUMA.V.Exclusive {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, ownsOtherNumber(s.c.Assignment.From, asks, owns))
 	}
 	return true
 }
 
-// reportCPUsRefused adds a problem if an existing container requests CPUs of its own and has none. A refusal at
-// its creation is final.
+// reportCPUsRefused adds a problem if an existing container requests CPUs of its own and has none. The container gets
+// no CPUs now, because a refusal at the creation of a container is final.
 func (s *placer) reportCPUsRefused() {
 	switch a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine); {
 	case !ok:
@@ -186,8 +188,8 @@ func (s *placer) reportCPUsRefused() {
 	}
 }
 
-// placeOnChosenCPUs gives a container CPUs that the agent chooses, if the container should own CPUs. It reports
-// whether the container got CPUs. A container that owned CPUs before and cannot have the same CPUs gets none,
+// placeOnChosenCPUs gives a container CPUs that the agent chooses, if the container should own CPUs. It reports whether
+// the container got CPUs. A container that owned CPUs before and cannot own the same CPUs now gets no other CPUs,
 // because its record has the old CPUs.
 func (s *placer) placeOnChosenCPUs() bool {
 	old := s.n.container(s.c.ID)
@@ -237,7 +239,7 @@ func (n *view) ownedBy(c *Container) topology.Set {
 	return c.Assignment.Owned
 }
 
-// placeInPool places a container in a pool.
+// placeInPool places a container in a pool. isNew means that no pool was chosen for the container before.
 func (s *placer) placeInPool(isNew bool) {
 	s.c.Assignment.CPUGroup = placement.CPUGroup{} // the container no longer owns CPUs
 	a := s.choosePool(isNew, topology.Set{})
@@ -257,8 +259,8 @@ func (s *placer) placeInPool(isNew bool) {
 	}
 }
 
-// setSchedulingClass sets the scheduling class of a new container. An existing container keeps the class with which it
-// was created.
+// setSchedulingClass sets the scheduling class (scheduler and I/O priority of the processes) of a new container. An
+// existing container keeps the class with which it was created.
 func (s *placer) setSchedulingClass(isNew bool) {
 	class := s.scheduling
 	if s.n.policy.Place {
@@ -273,8 +275,8 @@ func (s *placer) setSchedulingClass(isNew bool) {
 	}
 }
 
-// allowedPoolCPUs returns the CPUs to which a container in a pool is limited: by its pod's cgroup and, in
-// some cases, by the runtime's request. An empty set is no limit.
+// allowedPoolCPUs returns the CPUs to which a container in a pool is limited by the cgroup of its pod and, in some
+// cases, by the runtime's request. An empty set means no limit.
 func (n *view) allowedPoolCPUs(p *Pod, c *Container) topology.Set {
 	if bound := cmp.Or(p.allowedOf(c.Undescribed.kernelCPUs), c.Undescribed.kernelCPUs); !bound.Empty() && c.Assignment.Pool == placement.Unclassified {
 		return bound
@@ -283,8 +285,8 @@ func (n *view) allowedPoolCPUs(p *Pod, c *Container) topology.Set {
 		return p.AllowedCPUs
 	}
 	if c.Assignment.Pool != placement.Unclassified {
-		// If the kubelet grants CPUs, its list for other containers has the remaining CPUs. Pools are limited
-		// to that list, too.
+		// If the kubelet grants CPUs to some containers, its cpuset for other containers has the remaining CPUs. This
+		// cpuset limits pools, too. If the kubelet granted no CPUs, the cpuset does not limit pools.
 		if others, _ := n.externallyOwned(p, n.machine.Online()); others.Empty() {
 			return p.AllowedCPUs
 		}
@@ -327,16 +329,16 @@ func (s *placer) giveCPUs(cpus topology.Set, from, why string) {
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, a.Problems...)
 }
 
-// placementReason says why a container has its CPUs. For a container that owns some CPUs and shares others, it also
-// says which CPUs the container owns.
+// placementReason says, for users, why a container has its CPUs. For a container that owns some CPUs and shares others,
+// the text also says which CPUs the container owns.
 func (c *Container) placementReason(m *topology.Machine) string {
 	if !c.Assignment.OwnsAndShares() {
 		return c.Assignment.Why
 	}
-	return fmt.Sprintf("%s; it owns CPUs %s, and shares the CPUs of %s for the rest of its request", c.Assignment.Why, m.Format(c.Assignment.Owned), c.Assignment.PoolID.Name)
+	return fmt.Sprintf("%s; the container owns CPUs %s, and shares the CPUs of %s for the rest of its request", c.Assignment.Why, m.Format(c.Assignment.Owned), c.Assignment.PoolID.Name)
 }
 
-// PlacementReason says why a container has its CPUs.
+// PlacementReason says, for users, why a container has its CPUs.
 func (s *State) PlacementReason(c *Container) string { return c.placementReason(s.Machine) }
 
 // grantOf makes a grant of CPUs to a container of a pod.

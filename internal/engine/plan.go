@@ -13,22 +13,22 @@ import (
 // Record is what the agent stores about a container.
 type Record = lifecycle.Record
 
-// Facts are the inputs of a decision besides the state and the event.
+// Facts are the inputs of a decision, in addition to the state and the event.
 type Facts struct {
 	// Records are the trusted records of the event's containers, by container id.
 	Records map[string]Record
 	// UntrustedRecords has the problems of records that are not trusted, by container id.
 	UntrustedRecords map[string]lifecycle.Problem
-	// FormerAgent has what another agent gave to the containers of a Synchronize, by container id; nil if
-	// there was no other agent.
+	// FormerAgent has the CPUs and memory nodes that another agent gave to the containers of a Synchronize before
+	// Trimtab managed the node, by container id. It is nil if there was no other agent.
 	FormerAgent map[string]lifecycle.FormerContainer
 	// ParentCPUs has the CPUs that pods' cgroups allow, by sandbox id, as kernel lists; "" allows all CPUs.
 	ParentCPUs map[string]string
 	// Balloons has the CPUs of each balloon before a Synchronize, by name, as kernel lists.
 	Balloons map[string]string
-	// KernelCPUs has the CPUs that the kernel gives to containers of a Synchronize, by container id, as kernel
-	// lists. It has the containers whose record is missing or may be older than a resize, or all containers if a
-	// record is not trusted.
+	// KernelCPUs has the CPUs that the kernel gives to containers of a Synchronize, by container id, as kernel lists.
+	// It has the containers whose record is missing or may be older than a resize. If a record is not trusted, it has
+	// all containers.
 	KernelCPUs map[string]string
 	// KernelMems has the memory nodes that the kernel gives to containers of a Synchronize whose record has a
 	// cold start, by container id, as kernel lists.
@@ -40,13 +40,13 @@ type Facts struct {
 	OwnedCPUs map[string]string
 	// LentPods has the UIDs of the pods in OwnedCPUs whose CPUs reclaimed containers may use.
 	LentPods map[string]bool
-	// ExpectsMorePods means that a runtime may still create pods that are in OwnedCPUs. Their CPUs are kept
-	// until an Expect event decides about them.
+	// ExpectsMorePods means that a runtime may still create pods that are in OwnedCPUs. The CPUs of these pods are kept
+	// until an Expect event decides about the pods.
 	ExpectsMorePods bool
 	// EndedSandboxes has the ids of sandboxes whose cgroup is gone and whose end no runtime reported.
 	EndedSandboxes map[string]bool
-	// CgroupGone means that the agent made this event because the pod's cgroup is gone. The runtime may
-	// still list the pod.
+	// CgroupGone means that the agent made this RemovePodSandbox event, because the pod's cgroup is gone. The runtime
+	// may still list the pod.
 	CgroupGone bool
 	// Specs has the known pod specs, by pod UID.
 	Specs map[string]*lifecycle.PodSpec
@@ -91,13 +91,13 @@ type GroupChange struct {
 // Plan is the result of a decision. It has no effect until it is committed to the state and applied to the
 // node.
 type Plan struct {
-	// Reject is the reason why the agent refuses the runtime's request; "" if it does not refuse the
-	// request. A plan with a reason changes nothing.
+	// Reject is the reason why the agent refuses the runtime's request; "" if the agent does not refuse it. A plan with
+	// Reject changes nothing.
 	Reject string
 	// RefusedAsUnaligned means that the topology manager refuses the request.
 	RefusedAsUnaligned bool
-	// refusedForContainer is the name of the later container of the pod because of which this one is refused
-	// (checkLaterContainers); "" if there is none.
+	// refusedForContainer is set if the event's container is refused because a later container of the pod could not be
+	// admitted (checkLaterContainers). It is the name of the later container.
 	refusedForContainer string
 	// ConditionMatches has the number of new pods and containers that meet the condition of a hook, by hook; nil for
 	// none.
@@ -108,14 +108,15 @@ type Plan struct {
 	Pod *Pod
 	// Changed are the ids of containers that this event decided, sorted.
 	Changed []string
-	// ReassignedContainers are those ids in Changed whose containers are in pools and were decided again because CPUs
-	// were granted or freed. The event's own container is not among them.
+	// ReassignedContainers are the ids of containers that were in pools and were decided again because CPUs were
+	// granted or freed. These ids are also in Changed. The event's own container is not among them.
 	ReassignedContainers []string
 	// ChangedPods are the ids of sandboxes that this event decided, sorted.
 	ChangedPods []string
-	// EndedContainers are the ids of containers that ended, so that other code can drop its state about them.
+	// EndedContainers are the ids of containers that ended. Callers can then drop what they store about these
+	// containers.
 	EndedContainers []string
-	// EndedPods are the ids of sandboxes that ended, so that other code can drop its state about them.
+	// EndedPods are the ids of sandboxes that ended. Callers can then drop what they store about these sandboxes.
 	EndedPods []string
 	// FailedCreates is the number of earlier creations of the event's container that failed.
 	FailedCreates int
@@ -123,8 +124,8 @@ type Plan struct {
 	GroupChanges []GroupChange
 	// UsesExpectedCPUs means that the event's container gets the CPUs that an Expect event kept for it.
 	UsesExpectedCPUs bool
-	// NotExpectedReason is the reason why an Expect event keeps nothing for its container; "" if it keeps
-	// CPUs or devices.
+	// NotExpectedReason is the reason why, at an Expect event, the ledger keeps nothing for the event's container; ""
+	// if there is no such reason.
 	NotExpectedReason string
 
 	baseGeneration uint64
@@ -134,8 +135,8 @@ type Plan struct {
 // GrantsChanged reports whether the owned, lent or reserved CPUs changed.
 func (p *Plan) GrantsChanged() bool { return p.draft != nil && p.draft.n.ledger.grantsChanged }
 
-// Commit applies a plan to the state. It panics if the plan was made for another state, which
-// only a programming error can cause.
+// Commit applies a plan to the state. It panics if the state has changed since the plan was made, because only a
+// programming error can cause this.
 func (s *State) Commit(p *Plan) {
 	if p.baseGeneration != s.Generation {
 		panic("engine: a plan was committed to a state that has changed")
@@ -175,9 +176,9 @@ func (s *State) Commit(p *Plan) {
 	for _, id := range n.changeOrder {
 		s.putContainer(id, n.containers[id])
 	}
-	if s.chargePods(n.pods); other {
+	if s.updateUseOfPods(n.pods); other {
 		s.hugePageUse = newHugePageUse(s.Machine)
-		s.chargePods(s.pods)
+		s.updateUseOfPods(s.pods)
 	}
 	s.indexPods(n.pods)
 	s.refreshGroups(changed, anew)
@@ -190,7 +191,7 @@ func (s *State) putContainer(id string, c *Container) {
 		s.leaveGroup(old)
 		s.countMemberships(old, -1)
 	}
-	s.charge(id, c)
+	s.updateUse(id, c)
 	s.indexContainer(id, c)
 	if old != nil && old.Pristine.CPU.CPUs != "" {
 		s.containersWithCPUList--
@@ -259,7 +260,7 @@ func (s *State) joinGroup(c *Container) {
 	}
 }
 
-// groupsSince iterates over the groups whose CPUs may differ between the layout l and the state's layout.
+// groupsSince iterates over the CPU groups whose CPUs may differ between the layout l and the state's layout.
 func (s *State) groupsSince(l *placement.Layout) iter.Seq[*groupMembers] {
 	which, known := l.ChangedSince(s.layout)
 	if !known {
@@ -276,8 +277,8 @@ func (s *State) groupsSince(l *placement.Layout) iter.Seq[*groupMembers] {
 	}
 }
 
-// refreshGroups updates the CPUs of the changed groups and of new groups from the layout. anew means that the
-// machine or the policy changed.
+// refreshGroups updates the CPUs of the changed groups and of new groups from the state's layout. anew means that the
+// machine or the policy changed, so that the kernel lists of all groups are made again.
 func (s *State) refreshGroups(changed []*groupMembers, anew bool) {
 	var open *placement.Layout // the layout that the pools would have if no CPU had an owner
 	for _, b := range append(changed, s.newGroups...) {
@@ -301,7 +302,7 @@ func (s *State) refreshGroups(changed []*groupMembers, anew bool) {
 	s.newGroups = nil
 }
 
-// markCPUSetLimited sets cpusetLimited of containers that do not have it yet.
+// markCPUSetLimited sets the flag cpusetLimited in the decisions about the containers with these ids.
 func (s *State) markCPUSetLimited(ids []string) {
 	for _, id := range ids {
 		if c := s.containers[id]; !c.decision.cpusetLimited {

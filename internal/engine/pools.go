@@ -18,9 +18,9 @@ type PoolShare struct {
 	Members int
 }
 
-// PoolShares returns the pools that always exist, all balloons, and all other pools that have containers. For
-// a balloon without containers it returns only the balloon's own CPUs. A pod's cgroup may limit a container
-// to fewer CPUs.
+// PoolShares returns the pools that always exist, all balloons, and all other pools that have containers. For a balloon
+// without containers it returns only the CPUs that no other balloon uses. A container may have fewer CPUs than its
+// pool, because the cgroup of its pod may limit it.
 func (s *State) PoolShares() []PoolShare {
 	type name struct {
 		pool  placement.PoolKind

@@ -137,7 +137,7 @@ func TestPools(t *testing.T) {
 			{name: "a", level: "dedicated", memory: numaWhole, milli: 2000, cpus: "1,3,8-11", mems: "0-1", cpu: `{"katalyst.kubewharf.io/numa_number":"2"}`},
 		}},
 		{name: "Katalyst H27: nodes there are none of", pods: []asking{
-			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "8,10", problem: "4 does not exist: this machine has 0-3", cpu: `{"katalyst.kubewharf.io/numa_ids":"0,2,4"}`},
+			{name: "a", level: "dedicated", memory: numaBound, milli: 2000, cpus: "8,10", problem: "the machine has 0-3 and lacks 4", cpu: `{"katalyst.kubewharf.io/numa_ids":"0,2,4"}`},
 		}},
 		{name: "more CPUs than the node has", pods: []asking{
 			{name: "a", level: "dedicated", milli: 15000, cpus: "1,3-15", problem: "15 CPUs are requested, and there are 14 to choose from"},
@@ -146,7 +146,7 @@ func TestPools(t *testing.T) {
 			{name: "a", level: "dedicated", milli: 14000, cpus: "1,3-15", mems: "0-3"},
 			{name: "b", level: "dedicated", milli: 1000, cpus: "0,2", problem: "1 CPUs are requested, and there are 0 to choose from"},
 		}},
-		{name: "no request", pods: []asking{{name: "a", level: "dedicated", cpus: "8", problem: "a CPU request of 0 pays for no whole CPU"}}},
+		{name: "no request", pods: []asking{{name: "a", level: "dedicated", cpus: "8", problem: "a CPU request of 0 is less than one whole CPU"}}},
 		{name: "a memory limit that is no request drives nobody off a node", pods: []asking{
 			{name: "a", level: "shared", parent: "/burstable", memory: numaBound, milli: 1000, bytes: 1 << 33, cpus: "4", mems: "2"},
 			{name: "b", level: "dedicated", memory: numaBound, cpu: `{"katalyst.kubewharf.io/numa_ids":"2"}`, milli: 2000, bytes: 7 * gib, cpus: "5,13", mems: "2"},
@@ -155,7 +155,7 @@ func TestPools(t *testing.T) {
 			{name: "a", level: "shared", parent: "/besteffort", memory: numaBound, cpus: "4-5,12-13", mems: "2"},
 			{name: "b", level: "dedicated", memory: numaWhole, cpu: `{"katalyst.kubewharf.io/numa_ids":"2"}`, milli: 2000, cpus: "4-5,12-13", mems: "2"},
 		}, after: map[string]string{"a": "8"}},
-		{name: "less than a CPU", pods: []asking{{name: "a", level: "dedicated", milli: 999, cpus: "8", problem: "a CPU limit of 0.999 pays for no whole CPU"}}},
+		{name: "less than a CPU", pods: []asking{{name: "a", level: "dedicated", milli: 999, cpus: "8", problem: "a CPU limit of 0.999 is less than one whole CPU"}}},
 		{name: "owners keep to what no shared pool needs", pods: []asking{
 			{name: "s", level: "shared", milli: 4000, cpus: "4,8,10,12"},
 			{name: "a", level: "dedicated", milli: 4000, cpus: "6-7,14-15", mems: "3", why: "the one with the fewest CPUs of shared pools"},

@@ -85,7 +85,7 @@ func TestPreferences(t *testing.T) {
 		{name: "the firmware says nothing", n: 2, granted: grant(lifecycle.DeviceGrant{IDs: map[string][]string{"x/nic": {"0000:01:00.0"}}}), cpus: "0-1"},
 		{
 			name: "too many for the node", n: 10, granted: grant(lifecycle.DeviceGrant{NUMA: map[string][]int{"x/nic": {1}}}),
-			cpus: "0-3,8-13", why: "near its devices (x/nic): as many as possible of 8 CPUs, from 16 CPUs",
+			cpus: "0-3,8-13", why: "near its devices (x/nic): as many as possible of 8 preferred CPUs, and the rest from 8 other CPUs",
 		},
 		{
 			name: "switched off", n: 2, granted: grant(lifecycle.DeviceGrant{NUMA: map[string][]int{"x/nic": {1}}}),

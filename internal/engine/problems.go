@@ -8,8 +8,8 @@ import (
 
 // ProblemSummary has the problems of a container, or of a pod itself.
 type ProblemSummary struct {
-	// Problems are the problems that are stored, up to the limit for one pod. More is the number of problems
-	// that were dropped.
+	// Problems are the stored problems. Their number is limited by lifecycle.MaxProblems for a pod with its containers.
+	// More is the number of problems that were dropped because of this limit.
 	Problems []lifecycle.Problem
 	More     int
 	// Refused reports whether a requested value was refused, even if Problems does not list it.
@@ -18,19 +18,19 @@ type ProblemSummary struct {
 	malformedReason string // the problem because of which strict mode refuses the pod or container; "" for none
 }
 
-// summarize keeps at most room problems, the most severe ones, and counts the others.
-func summarize(all []lifecycle.Problem, room int) (f ProblemSummary) {
+// summarize stores the most severe problems, at most as many as limit, and counts the others.
+func summarize(all []lifecycle.Problem, limit int) (f ProblemSummary) {
 	if len(all) == 0 {
 		return f
 	}
 	f.Refused = slices.ContainsFunc(all, func(q lifecycle.Problem) bool { return q.Refused })
 	f.malformedReason = malformedReason(all)
-	f.Problems, f.More = lifecycle.MostSevere(all, room)
+	f.Problems, f.More = lifecycle.MostSevere(all, limit)
 	return f
 }
 
-// freeProblemSlots returns how many problems of a container can be stored, besides the problems of its pod and of the
-// pod's other containers.
+// freeProblemSlots returns how many problems of the container c can be stored: the limit for a pod, minus the problems
+// of the pod and of its other containers.
 func (n *view) freeProblemSlots(p *Pod, c *Container) int {
 	room := lifecycle.MaxProblems - len(p.Intent.Problems) - len(p.ProblemSummary.Problems)
 	for _, o := range n.containersOf(p.Pod.ID) {
@@ -41,9 +41,9 @@ func (n *view) freeProblemSlots(p *Pod, c *Container) int {
 	return room
 }
 
-// malformedReason returns the first problem because of which strict mode refuses a container; "" for none. Warnings
-// and unserved requests do not count. Problems of hook servers and resource plugins do not count either,
-// because the pod did not cause them.
+// malformedReason returns the first problem because of which strict mode refuses a pod or container; "" for none.
+// Warnings and requests that this node does not serve (Unserved) do not count. Problems of hook servers and resource
+// plugins do not count either, because the pod did not cause these problems.
 func malformedReason(problems []lifecycle.Problem) string {
 	for _, q := range problems {
 		if !q.Warning && !q.Unserved && !lifecycle.IsExternal(q.Hook) {
@@ -53,12 +53,12 @@ func malformedReason(problems []lifecycle.Problem) string {
 	return ""
 }
 
-// Problems returns the current problems of a container: the problems of its decision, and
-// problems that other containers have caused since.
+// Problems returns the current problems of a container: the problems of the decision about it that still exist, and the
+// problem that other containers have taken the CPUs of its NUMA nodes since.
 func (s *State) Problems(c *Container) []lifecycle.Problem {
 	out := c.DecisionProblems()
 	p := s.Pod(c.PodID)
-	over := func(q lifecycle.Problem) bool { // the fact that was missing is known now
+	over := func(q lifecycle.Problem) bool { // the problem was a missing spec or grant, which is known now
 		return p != nil && (q.Key == lifecycle.MissingSpecKey && p.Spec != nil || q.Key == lifecycle.MissingGrantsKey && p.Granted != nil)
 	}
 	if slices.ContainsFunc(out, over) {
@@ -70,7 +70,7 @@ func (s *State) Problems(c *Container) []lifecycle.Problem {
 	return out
 }
 
-// DecisionProblems returns the problems of a container's decision.
+// DecisionProblems returns the problems that the decision about a container had.
 func (c *Container) DecisionProblems() []lifecycle.Problem {
 	return withDroppedCount(slices.Clip(c.ProblemSummary.Problems), c.ProblemSummary.More)
 }
@@ -80,7 +80,7 @@ func (p *Pod) Problems() []lifecycle.Problem {
 	return lifecycle.LimitProblems(withDroppedCount(slices.Concat(p.Intent.Problems, p.ProblemSummary.Problems), p.ProblemSummary.More), lifecycle.MaxProblems)
 }
 
-// withDroppedCount adds a problem that says how many problems were dropped.
+// withDroppedCount adds a problem that says how many problems were dropped. more is that number; for 0 it adds nothing.
 func withDroppedCount(problems []lifecycle.Problem, more int) []lifecycle.Problem {
 	if more == 0 {
 		return problems

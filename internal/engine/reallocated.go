@@ -13,30 +13,30 @@ func updatablePluginValues(values []lifecycle.Value) []lifecycle.Value {
 	})
 }
 
-// pluginValuesDiffer reports whether now, the values that resource plugins allocate now, differ from the container's
-// values.
-func pluginValuesDiffer(c *Container, now []lifecycle.Value) bool {
-	have, now := updatablePluginValues(c.HookServerValues), updatablePluginValues(now)
+// pluginValuesDiffer reports whether the values that resource plugins allocate now (allocated) differ from the values
+// that the container has. Only values that a running container can get count.
+func pluginValuesDiffer(c *Container, allocated []lifecycle.Value) bool {
+	have, now := updatablePluginValues(c.HookServerValues), updatablePluginValues(allocated)
 	return len(have) != len(now) || slices.ContainsFunc(now, func(v lifecycle.Value) bool {
 		return !slices.ContainsFunc(have, v.SameSetting)
 	})
 }
 
-// PluginValuesDiffer reports whether resource plugins allocate other values now than a container of the pod has. now
-// has the values by container name.
-func (s *State) PluginValuesDiffer(p *Pod, now map[string][]lifecycle.Value) bool {
+// PluginValuesDiffer reports whether resource plugins allocate other values now than a live container of the pod has.
+// allocated has the values that they allocate now, by container name.
+func (s *State) PluginValuesDiffer(p *Pod, allocated map[string][]lifecycle.Value) bool {
 	return slices.ContainsFunc(s.containerIDsByPod[p.Pod.ID], func(id string) bool {
 		c := s.Container(id)
 		if c == nil || !c.Alive() {
 			return false
 		}
-		values, known := now[c.Name]
+		values, known := allocated[c.Name]
 		return known && pluginValuesDiffer(c, values)
 	})
 }
 
-// reallocate gives a container the values that resource plugins allocate for it now. It reports whether these
-// values differ from the container's earlier values.
+// reallocate gives a container the values that resource plugins allocate for the container now. It reports whether
+// these values differ from the container's earlier values.
 func (d *draft) reallocate(c *Container) bool {
 	now, known := d.facts.PluginValues[c.Key.PodUID][c.Name]
 	if !known || !pluginValuesDiffer(c, now) {

@@ -13,23 +13,24 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// resize is a resize that is being decided: of a container, or of a pod's sum of resources.
+// resize is a resize that is being decided: of a container, or of a pod's sum of resources. The owner is the container
+// whose owned CPUs the resize may change. It may be another container of the pod than the resized container.
 type resize struct {
-	previousContainer *Container // the container before the change of its request
-	previousCPUs      topology.Set
-	// requestsLess and requestsMore report whether the resized container requests less or more CPU than
-	// before, by its request or limit. The owner may be another container of the pod.
+	previousContainer *Container   // the owner before the resize
+	previousCPUs      topology.Set // the CPUs of the owner before the resize
+	// requestsLess and requestsMore report whether the resized container requests less or more CPU than before. Both
+	// its CPU request and its CPU limit count.
 	requestsLess, requestsMore bool
-	// cpusAdapted reports that the engine adapted an owner's CPUs to the change.
+	// cpusAdapted means that the engine has adapted the owner's CPUs to the resize, or has refused to do so.
 	cpusAdapted bool
-	// failure is the reason why the owner did not get as many CPUs as it requests now; nil if it did.
+	// failure is the reason why the owner did not get as many CPUs as it requests now; nil if it got them.
 	failure error
 	// podResized means that the pod's sum of resources changed, and not the request of one container.
 	podResized bool
 	// ownedTogether means that all containers of the pod own the same CPUs.
 	ownedTogether bool
-	// grantsRevoked reports that containers lost CPUs that their requests do not pay for, and that they still have
-	// to be placed again.
+	// grantsRevoked means that containers lost CPUs because their requests no longer pay for them. These containers
+	// must still be placed again.
 	grantsRevoked bool
 }
 
@@ -41,8 +42,9 @@ func (n *view) ownSameCPUs(p *Pod) bool {
 	return !others && n.choosesCPUsForWholePod(p)
 }
 
-// resizedCPUs returns the CPUs of an owner after a resize: it adds CPUs, or chooses which CPUs the owner
-// keeps. If it cannot reach the requested number, it changes nothing and adds a problem.
+// resizedCPUs returns the CPUs of a container after a resize. have are the CPUs that it owned before. resizedCPUs adds
+// CPUs, or chooses which CPUs the container keeps. If it cannot reach the requested number, it returns have and adds a
+// problem.
 func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 	r := s.resize
 	r.previousCPUs, r.ownedTogether, r.cpusAdapted = have, s.n.ownSameCPUs(s.p), true
@@ -82,8 +84,8 @@ func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 	return cpus
 }
 
-// resizeTo chooses n CPUs for an owner that has the CPUs in have. The owner's offline CPUs count, too, and the owner
-// gives up offline CPUs first.
+// resizeTo chooses n CPUs for a container that owns the usable CPUs in have. Its offline CPUs also count for n. If n is
+// smaller than before, the container first loses offline CPUs.
 func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
 	all := s.withReservedCPUs(have)
 	switch numa := s.p.Intent.NUMA.V; {
@@ -101,10 +103,11 @@ func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (t
 	return kept, nil
 }
 
-// shrinkTo chooses which n CPUs an owner keeps. The owner first gives up CPUs in away, which it cannot use. shrinkTo
-// stores those CPUs of away that the owner keeps in the container's stamp.
-func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
-	s.c.Stamp.CPUs = lowestCPUs(away, n-have.Len())
+// shrinkTo chooses which n CPUs a container keeps. have are the CPUs that the container can use. unusable are CPUs that
+// it owns but cannot use now; it loses these first. shrinkTo returns the kept CPUs of have, and sets Stamp.CPUs to the
+// kept CPUs of unusable.
+func (s *placer) shrinkTo(have, unusable topology.Set, n int) topology.Set {
+	s.c.Stamp.CPUs = lowestCPUs(unusable, n-have.Len())
 	if n == 0 || have.Empty() {
 		return topology.Set{}
 	}
@@ -124,7 +127,7 @@ func (s *placer) shrinkTo(have, away topology.Set, n int) topology.Set {
 	return kept.CPUs
 }
 
-// growTo chooses more CPUs for an owner, so that it has n CPUs.
+// growTo chooses more CPUs for a container that owns have, so that it owns n CPUs.
 func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
 	if err := s.n.policy.Rules.CheckCPUs(s.p.Pod.Namespace, n, s.p.payingResources(sum, &s.c.Pristine)); err != nil {
 		return have, err
@@ -137,14 +140,15 @@ func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (top
 	return got.CPUs, s.n.checkGrantable(s.p, s.c.Key, got.CPUs)
 }
 
-// targetCPUCount returns how many CPUs an owner should have. sum are the pod's resources by which the rules check
-// whether the owner may grow; nil if known is false. known is false if neither the container's nor the pod's
-// resources give a number. owns is the number of CPUs that it owns now.
+// targetCPUCount returns how many CPUs a container should own. owns is the number of CPUs that it owns now, and was is
+// the container before the resize. The result sum has the pod's resources with which the authorization rules check
+// whether the container may own so many CPUs. The result known is false if the container no longer requests CPUs of its
+// own; sum is then nil.
 //
-// If all containers of a pod own the same CPUs, the number follows from the pod's sum. Not every runtime
-// reports a change of the sum, and none reports it together with the container's request. If the containers'
-// requests equalled the pod's sum before, their new sum counts. Otherwise, as for a pod with pod-level
-// resources, the pod's sum counts.
+// If all containers of a pod own the same CPUs, the number follows from the sum of the pod's resources. Not every
+// runtime reports a change of this sum, and none reports it together with the container's request. If the containers'
+// requests together equalled the pod's sum before the resize, their new total counts. If they did not, for example
+// because the pod has pod-level resources, the pod's sum counts.
 func (s *placer) targetCPUCount(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
 	a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
 	if !ok {
@@ -163,49 +167,50 @@ func (s *placer) targetCPUCount(was *Container, owns int) (n int, sum *lifecycle
 	}
 	had, has := s.p.paidCPUs(&before).CPUs, s.p.paidCPUs(&after).CPUs
 	if r := s.resize; r != nil && has > owns && a.count != has && (a.count <= owns || has == was.RefusedCPUs) {
-		// The containers' requests are older than the refused resize. Their current requests will follow.
+		// The known requests of the containers are from before the refused resize. The runtime will report the new
+		// ones.
 		return owns, s.p.Pod.Resources, a.key, true
 	}
-	// A pod never requests less than its containers together, so a lower sum is old.
+	// A pod never requests less than its containers together. So a lower sum is out of date.
 	if has != 0 && (had == a.count || had == owns || had == was.RefusedCPUs || had > a.count || has > a.count) {
 		return has, &after, a.key, true
 	}
 	return a.count, s.p.Pod.Resources, a.key, true
 }
 
-// paidByResize returns the number of CPUs that a pod's requests pay for after one of its containers was
-// resized, and the resources that pay. after is the sum of the containers' requests after the resize.
+// paidByResize returns the number of CPUs that a pod's requests pay for after one of its containers was resized, and
+// the resources that pay for them. The parameter after is the sum of the containers' requests after the resize.
 func (s *placer) paidByResize(was *Container, owns int, after *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	n, sum = s.p.paidAtResize(after)
 	resizes := was != s.c // false if the same container is placed again to report the result of its resize
 	less, more := resizes && s.resize.requestsLess, resizes && s.resize.requestsMore
 	if n < owns && !less {
-		// The container requests no less than before, so a lower sum is old.
+		// The container does not request less than before. So a lower sum is out of date.
 		return owns, s.p.Pod.Resources
 	}
 	if less || !more && s.p.sumOutdated {
-		n = min(n, max(owns, was.RefusedCPUs)) // a container that requests no more gets no more, since a higher sum may be old
+		n = min(n, max(owns, was.RefusedCPUs)) // the container does not request more than before, and a higher sum may be out of date
 	}
 	return n, sum
 }
 
-// podSum returns the sum of the requests of a pod's live containers. one replaces the container with its id;
-// nil replaces none.
-func (n *view) podSum(p *Pod, one *Container) lifecycle.Resources {
+// podSum returns the sum of the requests of a pod's live containers. newVersion replaces the container with the same id
+// in this sum. If newVersion is nil, the sum is over the containers in the view.
+func (n *view) podSum(p *Pod, newVersion *Container) lifecycle.Resources {
 	var all []*lifecycle.Resources
-	if one != nil {
-		all = append(all, &one.Pristine)
+	if newVersion != nil {
+		all = append(all, &newVersion.Pristine)
 	}
 	for _, c := range n.containersOf(p.Pod.ID) {
-		if (one == nil || c.ID != one.ID) && c.Alive() {
+		if (newVersion == nil || c.ID != newVersion.ID) && c.Alive() {
 			all = append(all, &c.Pristine)
 		}
 	}
 	return sumOf(all)
 }
 
-// listedRequests returns the resource requests of the pod's live containers that a Synchronize lists, except those of
-// the container exceptID.
+// listedRequests returns the requests of the pod's live containers in the runtime's list (Synchronize). It leaves out
+// the container with the id exceptID.
 func (n *view) listedRequests(podID, exceptID string) (requests []*lifecycle.Resources) {
 	for _, c := range n.listedContainers[podID] {
 		if c.ID != exceptID && c.State != lifecycle.StateStopped {
@@ -215,18 +220,19 @@ func (n *view) listedRequests(podID, exceptID string) (requests []*lifecycle.Res
 	return requests
 }
 
-// sumOf returns the sum of the CPU requests of containers, and of their CPU limits if all have one.
+// sumOf returns the sum of the CPU requests of containers. If all containers have a CPU limit, the result also has the
+// sum of the limits.
 func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 	var request, limit int64
 	set, unlimited := false, false
 	for _, r := range all {
-		request, set = request+intent.SharesMilli(r.CPU.Shares.V), set || r.CPU.Shares.V != 0
+		request, set = request+intent.MilliFromShares(r.CPU.Shares.V), set || r.CPU.Shares.V != 0
 		milli := intent.LimitMilli(&r.CPU)
 		limit, unlimited = limit+milli, unlimited || milli == 0
 	}
 	var sum lifecycle.Resources
 	if set {
-		sum.CPU.Shares = lifecycle.Some(intent.MilliShares(request))
+		sum.CPU.Shares = lifecycle.Some(intent.SharesFromMilli(request))
 	}
 	if !unlimited && limit > 0 {
 		sum.CPU.Quota = lifecycle.Some(limit * defaultPeriod / milliOfCPU)
@@ -234,8 +240,8 @@ func sumOf(all []*lifecycle.Resources) lifecycle.Resources {
 	return sum
 }
 
-// propagateResize decides the other containers again that own the same CPUs as a resized container: containers of the
-// same pod, or other attempts of the same container.
+// propagateResize makes new decisions about the other containers that own the same CPUs as a resized container c. These
+// are other containers of the pod, or other attempts of the same container.
 func (d *draft) propagateResize(c *Container, r *resize) {
 	moved, met := r.previousCPUs != c.Assignment.Owned, r.ownedTogether && r.failure == nil
 	if !moved && !met {
@@ -254,14 +260,14 @@ func (d *draft) propagateResize(c *Container, r *resize) {
 	}
 }
 
-// holdsCPUs reports whether a container is alive, and owns CPUs or waits for its reserved CPUs.
+// holdsCPUs reports whether a container is alive and either owns CPUs or waits for its reserved CPUs.
 func (n *view) holdsCPUs(c *Container) bool {
 	return c.Alive() && (c.Assignment.Pool == placement.Exclusive || !c.Stamp.CPUs.Empty() && !n.ledger.ReservedCPUs(c.Key).Empty())
 }
 
-// resizeFromOther adapts the CPUs that a pod's containers own together after the resize of a container of the
-// pod that owns no CPUs. The agent refused CPUs to that container at its creation, but its request also pays
-// for the pod's CPUs.
+// resizeFromOther handles the resize of a container c that owns no CPUs, if other containers of its pod own CPUs
+// together. It adapts the number of these CPUs. The agent refused CPUs to c when c was created, but the request of c
+// also pays for the CPUs of its pod.
 func (r *resize) resizeFromOther(d *draft, c *Container) {
 	if r.cpusAdapted || !r.requestsLess && !r.requestsMore || !d.n.ownSameCPUs(d.n.pod(c.PodID)) {
 		return
@@ -282,8 +288,8 @@ func (r *resize) resizeFromOther(d *draft, c *Container) {
 	r.failure = beside.failure
 }
 
-// resizeEndedOwner does the work of resizeFromOther for a pod without a live owner. Containers that are
-// created again will get the CPUs that the pod owns after the resize.
+// resizeEndedOwner adapts the CPUs that a pod owns together, like resizeFromOther, if the containers that own them have
+// ended. When these containers are created again, they get the CPUs that the pod owns after the resize.
 func (r *resize) resizeEndedOwner(d *draft, podID string) {
 	p := d.n.pod(podID)
 	g, owns := d.n.ownedBefore(p, placement.Key{})
@@ -320,10 +326,11 @@ func (d *draft) resizePod(podID string) {
 	}
 }
 
-// refusedResize returns how many CPUs a recovered owner requests; 0 if that is not known. If no refused
-// resize is stored, the number follows from the runtime's report. If the containers request less than their
-// pod, the number is not known, because either request may be old.
-func (s *placer) refusedResize(owns int) int {
+// requestedCount returns how many CPUs a container requests that owns the CPUs in its record; 0 if the number is not
+// known. If the record has the number of a refused resize, this number counts. Otherwise the number follows from the
+// runtime's report. It is not known if the containers together request less than their pod: the requests of the
+// containers or of the pod may then be out of date.
+func (s *placer) requestedCount(owns int) int {
 	a, asks := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
 	switch {
 	case s.c.RefusedCPUs != 0 || !asks:
@@ -341,9 +348,10 @@ func (s *placer) refusedResize(owns int) int {
 	return 0
 }
 
-// setRefusedCPUs sets RefusedCPUs of a container that is created again, if its request pays for another
-// number of CPUs than it owned before, because the resize to that number was refused. It reports whether the
-// container owned CPUs before, or shares owned CPUs of its pod whose resize was refused.
+// setRefusedCPUs handles a container that is created again. If an earlier resize was refused, the request of the
+// container pays for another number of CPUs than it owned before; then setRefusedCPUs sets RefusedCPUs to that number.
+// It reports whether the container owned CPUs before, or whether the resize of CPUs that its pod owns together was
+// refused.
 func (s *placer) setRefusedCPUs() bool {
 	g, owns := s.n.ownedBefore(s.p, s.c.Key)
 	if !owns || g.Key != s.c.Key && g.RefusedCPUs == 0 {
@@ -359,9 +367,9 @@ func (s *placer) setRefusedCPUs() bool {
 	return true
 }
 
-// ownedBefore returns the grant of a container that is created again: the grant of its earlier attempt, or,
-// if all containers of the pod own the same CPUs, the grant of another container. A grant with a refused
-// resize has priority.
+// ownedBefore returns the grant that a container had before it is created again: the grant of its earlier attempt. If
+// there is none and all containers of the pod own the same CPUs, ownedBefore returns the grant of another container, if
+// possible of one whose resize was refused.
 func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns bool) {
 	if g, owns = n.ledger.GrantOf(key); owns || !n.ownSameCPUs(p) {
 		return g, owns
@@ -374,8 +382,7 @@ func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns b
 	return g, owns
 }
 
-// reportCPUCountDiffers adds a problem if the number of CPUs that an owner requests differs from the number that it
-// owns.
+// reportCPUCountDiffers adds a problem if a container that owns CPUs requests another number of CPUs than it owns.
 func (s *placer) reportCPUCountDiffers() {
 	owns := s.withReservedCPUs(s.c.Assignment.Owned).Len()
 	n, _, key, known := s.targetCPUCount(s.c, owns)
@@ -384,9 +391,9 @@ func (s *placer) reportCPUCountDiffers() {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, ownsOtherNumber(key, n, owns))
 	}
 	if !known {
-		reason := "the container requests no whole number of CPUs now and owns %d"
+		reason := "the CPU request of the container is not a whole number now, and the container owns %d CPUs"
 		if WholeCPUs(&s.c.Pristine) > 0 { // the configuration has changed since the container was created
-			reason = "under the current configuration the container would share CPUs, and it still owns %d"
+			reason = "the current configuration gives the container only shared CPUs, and the container still owns %d CPUs"
 		}
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: s.c.Assignment.From, Warning: true, Reason: fmt.Sprintf(reason, owns), Then: "the container keeps these CPUs",
@@ -394,8 +401,7 @@ func (s *placer) reportCPUCountDiffers() {
 	}
 }
 
-// ownsOtherNumber returns the problem for an owner whose requested number of CPUs differs from the number
-// that it owns.
+// ownsOtherNumber returns the problem of a container that requests another number of CPUs (asks) than it owns (owns).
 func ownsOtherNumber(key string, asks, owns int) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: strconv.Itoa(asks), Warning: true,

@@ -28,14 +28,14 @@ func TestResize(t *testing.T) {
 			{milli: 1500, cpus: "10"}, {milli: 2000, cpus: "3,10"}, {milli: 2999, cpus: "3,10"}, {milli: 1400, cpus: "10"},
 		}},
 		{name: "to less than a CPU: what was taken is not given back", pod: asking{level: "dedicated", milli: 6000, cpus: "4-6,12-14"}, asks: []ask{
-			{milli: 10, problem: "the container owned 6 CPUs and was resized: a CPU limit of 0.01 pays for no whole CPU"},
+			{milli: 10, problem: "the container owned 6 CPUs and was resized: a CPU limit of 0.01 is less than one whole CPU"},
 			{milli: 6000, problem: "the container can get them when it is created again"},
 		}},
 		{name: "to no request that the kubelet can tell", pod: asking{level: "dedicated", milli: 2000, cpus: "1,9"}, asks: []ask{
-			{milli: 1, problem: "the container owned 2 CPUs and was resized: a CPU request of 0 pays for no whole CPU"},
+			{milli: 1, problem: "the container owned 2 CPUs and was resized: a CPU request of 0 is less than one whole CPU"},
 		}},
 		{name: "by its own resources", pod: asking{level: "LSR", milli: 2000, alone: true, cpus: "1,9"}, asks: []ask{
-			{milli: 1999, cpus: "1"}, {milli: 10, problem: "the container owned 1 CPUs and was resized: a CPU limit of 0.01 pays for no whole CPU"},
+			{milli: 1999, cpus: "1"}, {milli: 10, problem: "the container owned 1 CPUs and was resized: a CPU limit of 0.01 is less than one whole CPU"},
 		}},
 		{name: "bound: on its nodes alone", pod: asking{level: "dedicated", memory: numaBound, milli: 2000, cpus: "1,9"}, asks: []ask{
 			{milli: 3000, cpus: "1,8-9"}, {milli: 4000, cpus: "1,8-9", problem: "the container requests 4 CPUs now and owns 3: 1 CPUs are requested, and there are 0 to choose from"},
@@ -63,9 +63,9 @@ func TestResize(t *testing.T) {
 			{milli: 2000, pod: true, cpus: "1,9"}, {milli: 4000, pod: true, cpus: "1,9"}, {milli: 4000, cpus: "1,3,9,11"}, {milli: 4000, pod: true, cpus: "1,3,9,11"},
 		}},
 		{name: "no whole number any more", pod: asking{milli: 2000, cpus: "1,9"}, asks: []ask{
-			{milli: 2500, cpus: "1,9", problem: "the container requests no whole number of CPUs now and owns 2"},
-			{milli: 1500, cpus: "1", problem: "the container requests no whole number of CPUs now and owns 1"}, {milli: 1000, cpus: "1"},
-			{milli: 500, problem: "the container owned 1 CPUs and was resized: a CPU limit of 0.5 pays for no whole CPU"},
+			{milli: 2500, cpus: "1,9", problem: "the CPU request of the container is not a whole number now, and the container owns 2 CPUs"},
+			{milli: 1500, cpus: "1", problem: "the CPU request of the container is not a whole number now, and the container owns 1 CPUs"}, {milli: 1000, cpus: "1"},
+			{milli: 500, problem: "the container owned 1 CPUs and was resized: a CPU limit of 0.5 is less than one whole CPU"},
 		}},
 		{name: "strict: all or nothing", change: func(p *Policy) { p.Strict = true }, pod: asking{level: "LSR", milli: 2000, cpus: "1,9"}, asks: []ask{
 			{milli: 20000, cpus: "1,9", problem: "rejected: the container requests 20 CPUs now and owns 2"}, {milli: 3000, cpus: "1,8-9"},

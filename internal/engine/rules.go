@@ -10,23 +10,23 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// This file handles hooks with a condition. Such hooks can also change a pod's intent and refuse containers.
-// The engine counts how often their conditions hold.
+// This file handles hooks with a condition from the configuration. Such hooks can also refuse containers, and change a
+// pod's intent (what the pod requests by annotations and labels). The engine counts how often the conditions are met.
 
-// adjustIntent lets hooks change asked, a pod's intent. After each hook that can change intents, it calls ask with the
-// hook and the hook's output.
-func (p *Policy) adjustIntent(pod *lifecycle.Pod, spec *lifecycle.PodSpec, asked *intent.Pod, ask func(hook.Hook, *hook.Output)) {
+// adjustIntent lets hooks change a pod's intent (asked). After each hook that can change intents, it calls
+// handleOutput with the hook and the hook's output.
+func (p *Policy) adjustIntent(pod *lifecycle.Pod, spec *lifecycle.PodSpec, asked *intent.Pod, handleOutput func(hook.Hook, *hook.Output)) {
 	for _, h := range p.Hooks {
 		if w, ok := h.(hook.IntentChanger); ok {
 			var out hook.Output
 			w.ChangeIntent(&hook.Input{Pod: pod, Spec: spec, Intent: asked}, asked, &out)
-			ask(h, &out)
+			handleOutput(h, &out)
 		}
 	}
 }
 
-// adjustIntent lets hooks change the intent of a new version of a pod. It notes the problems of the hooks,
-// and whether their conditions matched.
+// adjustIntent lets hooks change the intent of np, a new version of a pod. It stores the problems of the hooks in np,
+// and notes whether the conditions of the hooks were met.
 func (d *draft) adjustIntent(np *Pod) {
 	d.n.policy.adjustIntent(np.Pod, np.Spec, np.Intent, func(h hook.Hook, out *hook.Output) {
 		np.specProblems = append(np.specProblems, out.Problems...)
@@ -34,8 +34,9 @@ func (d *draft) adjustIntent(np *Pod) {
 	})
 }
 
-// noteHookResult notes whether a hook's condition matched a new pod or container. It also notes the failure
-// of a hook, if failurePolicy.hooks refuses containers because of it.
+// noteHookResult notes whether a new pod or container met the condition of a hook. If the hook failed, and
+// failurePolicy.hooks refuses containers when this hook fails, it also notes the failure. id is the id of the pod or
+// container.
 func (n *view) noteHookResult(h hook.Hook, out *hook.Output, id string, isNew bool) {
 	if out.Failure != "" && n.policy.FatalHooks[h.Info().Name] && n.hookFailure == "" {
 		n.hookFailure = out.Failure
@@ -66,8 +67,8 @@ func (n *view) matchCounts() map[string]int {
 	return counts
 }
 
-// CountMatches adds the matches of a decision to the totals, even if the decision refused the container.
-// Callers must call it once for each decision.
+// CountMatches adds the numbers in ConditionMatches of a plan to the totals of the state. Callers must call it once for
+// each plan, even if the plan refuses the container.
 func (s *State) CountMatches(p *Plan) {
 	if len(p.ConditionMatches) == 0 {
 		return
@@ -101,12 +102,12 @@ func (s *State) Conditions() []Condition {
 	return all
 }
 
-// hookRefusalProblem returns the problem for an existing container that the hook h refuses.
+// hookRefusalProblem returns the problem of an existing container that the hook with the name h refuses.
 func hookRefusalProblem(h, why string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: h, Reason: why, Refused: true, Then: "the container exists already and keeps running"}
 }
 
-// propertiesOf returns the properties of a container that hooks may use.
+// propertiesOf returns the properties of a container that conditions of hooks can use.
 func propertiesOf(c *lifecycle.Container) hook.ContainerProperties {
 	labels, annotations := intent.ContainerMetadata(c)
 	a := hook.ContainerProperties{Labels: labels, Annotations: annotations, BindMounts: slices.ContainsFunc(c.Mounts, lifecycle.Mount.IsBind)}
@@ -128,7 +129,7 @@ func (n *view) specChangeMatters(old, now *lifecycle.PodSpec) bool {
 	return slices.ContainsFunc(n.policy.Hooks, reads) && !reflect.DeepEqual(conditionInputs(old), conditionInputs(now))
 }
 
-// conditionInputs returns the parts of a spec that conditions of hooks can read.
+// conditionInputs returns the fields of a spec that conditions of hooks can read.
 func conditionInputs(s *lifecycle.PodSpec) (all []any) {
 	if s != nil {
 		all = append(all, s.Containers, s.Requests)

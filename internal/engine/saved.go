@@ -8,24 +8,26 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// SavedState is a whole state in a form that can be encoded as JSON. A recording of events begins with it. It
-// leaves out values that Restore computes from the policy. Sets of CPUs have the machine's CPU indexes.
+// SavedState is a whole state in a form that can be encoded as JSON. A recording of events begins with a SavedState. It
+// leaves out values that Restore computes from the policy. Sets of CPUs have indexes into Machine.CPUs.
 type SavedState struct {
 	Generation uint64
 	Pods       []SavedPod
 	// Containers has the containers of each pod, the oldest first.
 	Containers []SavedContainer
-	// Grants has the grants of each pod, the oldest first.
+	// Grants has the grants of each pod, the oldest first. Reserved has the CPUs that their owners cannot use now.
 	Grants   []placement.Grant
 	Reserved []placement.Grant
 	// Devices has the CDI devices that containers have exclusively, by pod UID and container name.
 	Devices map[string]map[string][]string `json:",omitempty"`
-	Ended   []string
-	// Balloons has the own CPUs of each balloon and component, by name.
+	// Ended has the ids of the sandboxes that were removed last, the oldest first.
+	Ended []string
+	// Balloons has, by name, the CPUs that only one balloon or one component of a composite balloon has.
 	Balloons map[string]topology.Set
 }
 
-// SavedPod is a pod of a SavedState.
+// SavedPod is a pod of a SavedState. Its fields have the values of the fields of Pod with the same names. Problems is
+// the pod's ProblemSummary, and Malformed is the malformedReason in this summary.
 type SavedPod struct {
 	Pod             *lifecycle.Pod
 	Spec            *lifecycle.PodSpec
@@ -44,7 +46,8 @@ type SavedPod struct {
 	SpecProblems    []lifecycle.Problem
 }
 
-// SavedContainer is a container of a SavedState.
+// SavedContainer is a container of a SavedState. The fields after Pristine are unexported fields of Container, which
+// its JSON form leaves out. RunningCPUs is Undescribed.kernelCPUs. Malformed is ProblemSummary.malformedReason.
 type SavedContainer struct {
 	Container *Container
 	// Pristine is the runtime's request for the container, which the JSON form of Container leaves out.
@@ -95,8 +98,9 @@ func (s *State) Save() *SavedState {
 	return out
 }
 
-// Restore returns the state of a SavedState, for the same machine and policy. With another policy, it keeps
-// the saved decisions as if that policy had made them. Reconfigure then decides everything again.
+// Restore returns the state that was saved in a SavedState. The machine must be the same. With another policy than the
+// policy of the saved state, Restore keeps the saved decisions. Callers then call Reconfigure, which decides everything
+// again.
 func Restore(m *topology.Machine, p Policy, from *SavedState) *State {
 	s := NewState(m, p)
 	s.Generation = from.Generation
@@ -108,7 +112,7 @@ func Restore(m *topology.Machine, p Policy, from *SavedState) *State {
 	}
 	for uid, of := range from.Devices {
 		for container, names := range of {
-			s.ledger.HoldDevices(placement.Key{PodUID: uid, Container: container}, names)
+			s.ledger.SetDevices(placement.Key{PodUID: uid, Container: container}, names)
 		}
 	}
 	for _, id := range from.Ended {
@@ -129,7 +133,7 @@ func Restore(m *topology.Machine, p Policy, from *SavedState) *State {
 			d.n.put(c.ID, c)
 		}
 	}
-	d.n.ledger.grantsChanged = true // so that layout computes all pools
+	d.n.ledger.grantsChanged = true // so that d.n.layout computes a new layout
 	s.layout = d.n.layout(nil)
 	for _, id := range d.n.changeOrder {
 		s.putContainer(id, d.n.containers[id])
@@ -138,7 +142,7 @@ func Restore(m *topology.Machine, p Policy, from *SavedState) *State {
 	return s
 }
 
-// restoredPod returns a pod of a SavedState, and reads its intent again.
+// restoredPod returns a pod of a SavedState. It reads the pod's intent again from annotations, labels and spec.
 func (s *State) restoredPod(of *SavedPod) *Pod {
 	p := &Pod{
 		Pod: of.Pod, Spec: of.Spec, Granted: of.Granted, AllowedCPUs: of.AllowedCPUs, Values: restoredValues(of.Values), ProblemSummary: of.Problems,

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// recordedAndCurrentRequests returns two sums of the requests of a pod's live containers at a Synchronize: was by the
-// containers' records, and now by the runtime's report.
+// recordedAndCurrentRequests returns two sums of the requests of a pod's live containers at a Synchronize. was has the
+// requests in the containers' records. now has the requests that follow from the records and the runtime's report.
 func (b *recovery) recordedAndCurrentRequests() (was, now lifecycle.Resources) {
 	var before, after []*lifecycle.Resources
 	for _, reported := range b.n.listedContainers[b.p.Pod.ID] {
@@ -24,7 +24,7 @@ func (b *recovery) recordedAndCurrentRequests() (was, now lifecycle.Resources) {
 			switch first = &asked; {
 			case !rec.FromCheckpoint:
 				first = &rec.Pristine
-			case rec.StampedPristine != nil && !b.podOwnsCPUs(): // the requests of owners were checked when they were resized
+			case rec.StampedPristine != nil && !b.podOwnsCPUs(): // if the pod owns CPUs, each resize was checked when it happened
 				first = rec.StampedPristine
 			}
 		}
@@ -33,15 +33,15 @@ func (b *recovery) recordedAndCurrentRequests() (was, now lifecycle.Resources) {
 	return sumOf(before), sumOf(after)
 }
 
-// podOwnsCPUs reports whether containers of a pod own CPUs at a Synchronize, or owned CPUs before they ended.
+// podOwnsCPUs reports whether, at a Synchronize, containers of the pod own CPUs, or owned CPUs until they ended.
 func (b *recovery) podOwnsCPUs() bool {
 	return b.facts.OwnedCPUs[b.p.Pod.UID] != "" || slices.ContainsFunc(b.n.listedContainers[b.p.Pod.ID], func(c *lifecycle.Container) bool {
 		return b.facts.Records[c.ID].CPUs != ""
 	})
 }
 
-// recountResizedPods marks the sums of all pods' resources as outdated, at a Synchronize. It recounts the sum of a pod
-// if containers of the pod request less than when their records were written.
+// recountResizedPods marks the sum of resources of each pod as possibly outdated, at a Synchronize. If the containers
+// of a pod together request less than in their records, it also computes the pod's sum again.
 func (b *recovery) recountResizedPods() {
 	for id, p := range b.n.pods {
 		n := *p
@@ -55,8 +55,8 @@ func (b *recovery) recountResizedPods() {
 	}
 }
 
-// endedRequestsOf returns, by container name, the requests of a pod's containers whose last attempt has ended at a
-// Synchronize. These requests still count for the pod's sum.
+// endedRequestsOf returns, by container name, the requests of a pod's ended containers at a Synchronize. A container
+// has ended if its last attempt has ended. The requests of ended containers still count for the pod's sum.
 func (b *recovery) endedRequestsOf(podID string) map[string]*lifecycle.Resources {
 	last := map[string]*lifecycle.Container{}
 	for _, c := range b.n.listedContainers[podID] {
@@ -88,8 +88,8 @@ func (n *view) endedSum(p *Pod) *lifecycle.Resources {
 	return &sum
 }
 
-// dropUnpaidCPUs removes CPUs from a container's record if the container's request no longer pays for these CPUs. It
-// removes CPUs only if the request became smaller after the record was written.
+// dropUnpaidCPUs removes CPUs from rec, a container's record, if the current requests no longer pay for these CPUs. It
+// removes CPUs only if the requests became smaller after the record was written.
 func (b *recovery) dropUnpaidCPUs(reported *lifecycle.Container, rec *Record) {
 	if rec.FromCheckpoint || rec.CPUs == "" || !b.n.ignoresBase {
 		return
@@ -101,7 +101,7 @@ func (b *recovery) dropUnpaidCPUs(reported *lifecycle.Container, rec *Record) {
 	if !lowersCPU(&was, &now) {
 		return
 	}
-	owned := b.n.machine.PlacesOf(rec.CPUs)
+	owned := b.n.machine.KnownCPUsOf(rec.CPUs)
 	left := owned
 	switch a, ok := b.n.requestedCPUs(b.p, b.containerName(), &b.c.Pristine); {
 	case b.p.Intent.CPUs.IsSet():
@@ -124,7 +124,7 @@ func (b *recovery) dropUnpaidCPUs(reported *lifecycle.Container, rec *Record) {
 		return
 	}
 	rec.CPUs, b.c.Stamp.CPUs = b.n.machine.Format(left), left
-	switch quota := reported.Resources.CPU.Quota.V; { // the record's quota is older than the resize
+	switch quota := reported.Resources.CPU.Quota.V; { // the quota in the record is from before the resize
 	case b.p.Intent.QoS == intent.Guaranteed && b.c.Pristine.CPU.Quota.V > 0:
 		b.c.Pristine.CPU.Quota = lifecycle.Some(sharesMilli(&b.c.Pristine) * int64(b.c.Pristine.CPU.Period.Or(defaultPeriod)) / milliOfCPU)
 	case quota > 0:
@@ -132,21 +132,21 @@ func (b *recovery) dropUnpaidCPUs(reported *lifecycle.Container, rec *Record) {
 	}
 }
 
-// cpusAfterResize returns the CPUs that a recovered container owns. They come from its record. If a resize is
-// newer than the record, they come from the CPUs on which it runs, or from the runtime's copy. The kernel got
-// the new list first and the copy a moment later, so one list contains the other. One of the lists must match
-// the container's current request, with or without its offline CPUs.
+// cpusAfterResize returns the CPUs that a container with a record owns. Usually these are the CPUs in the record. If a
+// resize is newer than the record, they are the CPUs in the kernel's cpuset or in the runtime's copy (the cpuset that
+// the runtime stores). At a resize the kernel got the new list first and the runtime's copy a moment later. So one list
+// contains the other, and one of the lists must match the container's current request, with or without offline CPUs.
 //
-// If the last resize was refused, the container owns another number of CPUs than it requests. Only owners run
-// without the quota that they requested. So a copy without a quota has the CPUs that the container owned, and
-// the kernel's list lacks the CPUs that it gave up since.
+// If the last resize was refused, the container owns another number of CPUs than it requests. Only a container that
+// owns CPUs has no quota although it requested one. So if the runtime's copy lacks this quota, its cpuset has the CPUs
+// that the container owned, and the kernel's cpuset lacks the CPUs that the container has lost since.
 func (b *recovery) cpusAfterResize(reported *lifecycle.Container, rec *Record) string {
 	was, is := &rec.Pristine.CPU, &reported.Resources.CPU
-	t := ownershipSources{machine: b.n.machine, usableCPUs: b.n.usableCPUs(b.p), recordCPUs: b.n.machine.PlacesOf(rec.CPUs), copyCPUs: b.n.machine.PlacesOf(is.CPUs)}
+	t := ownershipSources{machine: b.n.machine, usableCPUs: b.n.usableCPUs(b.p), recordCPUs: b.n.machine.KnownCPUsOf(rec.CPUs), copyCPUs: b.n.machine.KnownCPUsOf(is.CPUs)}
 	list, read := b.facts.KernelCPUs[reported.ID]
 	t.kernelCPUs = b.n.machine.OnlineOf(list)
 	if is.Quota.V > 0 && was.Quota.V > 0 && b.losesQuota(t.recordCPUs) {
-		if t.copyCPUs = (topology.Set{}); read && list == "" { // the container runs on the CPUs of its pool
+		if t.copyCPUs = (topology.Set{}); read && list == "" { // the kernel allows the container all CPUs of its pool
 			t.kernelCPUs = t.usableCPUs
 		}
 	}
@@ -160,18 +160,19 @@ func (b *recovery) cpusAfterResize(reported *lifecycle.Container, rec *Record) s
 	}
 	t.candidateCounts = b.possibleCPUCounts(&asks)
 	t.requestedCount = pickCPUCount(t.candidateCounts, is.Shares.V != was.Shares.V, t.recordCPUs.Len())
-	t.podCPUs, t.wholeNodes = b.n.machine.PlacesOf(b.facts.OwnedCPUs[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
+	t.podCPUs, t.wholeNodes = b.n.machine.KnownCPUsOf(b.facts.OwnedCPUs[b.p.Pod.UID]), b.p.Intent.NUMA.V.Exclusive
 	return t.ownedCPUs(rec.CPUs, is.CPUs)
 }
 
 // ownershipSources are the sources from which a recovery computes which CPUs a container owns.
 type ownershipSources struct {
 	machine *topology.Machine
-	// recordCPUs are the CPUs in the container's record, copyCPUs the CPUs in the runtime's copy, and kernelCPUs the
-	// CPUs that the kernel gives to the container. usableCPUs are the CPUs that its pod can use now. podCPUs are the
-	// CPUs that its pod is known to own.
+	// recordCPUs are the CPUs in the container's record. copyCPUs are the CPUs in the cpuset that the runtime stores
+	// (the runtime's copy). kernelCPUs are the CPUs that the kernel gives to the container. usableCPUs are the CPUs
+	// that its pod can use now. podCPUs are the CPUs that its pod is known to own.
 	recordCPUs, copyCPUs, kernelCPUs, usableCPUs, podCPUs topology.Set
-	// quotaRemoved means that the runtime's copy lacks the requested quota, as it does for owners.
+	// quotaRemoved means that the runtime stores no quota although the container requested one, because the agent
+	// removes the quota of a container that owns CPUs.
 	quotaRemoved bool
 	// wholeNodes means that the pod requests whole NUMA nodes.
 	wholeNodes bool
@@ -181,15 +182,15 @@ type ownershipSources struct {
 	requestedCount  int
 }
 
-// matchesRecord reports whether the runtime's copy and the kernel have the same CPUs as the record. A source without
-// CPUs does not count.
+// matchesRecord reports whether the runtime's copy and the kernel have the same usable CPUs as the record. If the copy
+// or the kernel has no CPUs, it does not count.
 func (t *ownershipSources) matchesRecord() bool {
 	was, is := t.recordCPUs.And(t.usableCPUs), t.copyCPUs.And(t.usableCPUs)
 	return (is.Empty() || is == was) && (t.kernelCPUs.Empty() || t.kernelCPUs == was) && t.recordCPUs.Contains(t.copyCPUs)
 }
 
-// ownedCPUs returns the CPUs that a container owns, as a kernel list: the CPUs of its record, of the
-// runtime's copy, of the kernel, or a set that follows from these.
+// ownedCPUs returns the CPUs that a container owns, as a kernel list: the CPUs of its record, of the runtime's copy or
+// of the kernel, or a set that is computed from these. record and copied are the lists in the record and in the copy.
 func (t *ownershipSources) ownedCPUs(record, copied string) string {
 	was, is, same := t.recordCPUs.And(t.usableCPUs), t.copyCPUs.And(t.usableCPUs), t.matchesRecord()
 	if !t.quotaRemoved && (was.Empty() || t.copyCPUs.Empty() && !t.recordCPUs.Contains(t.kernelCPUs)) {
@@ -200,7 +201,7 @@ func (t *ownershipSources) ownedCPUs(record, copied string) string {
 	}
 	whole := t.requestedCount == 0 || t.requestedCount >= t.recordCPUs.Len() || t.wholeNodes
 	if same && whole || t.podCPUs.Contains(t.recordCPUs) && was.Contains(t.kernelCPUs.Union(is)) {
-		// The container runs on a part of its CPUs, because no agent ran when its other CPUs came online again.
+		// The container may run on only some of its CPUs, because no agent ran when the others came online again.
 		return record
 	}
 	switch running, copies := t.fillToCount(t.kernelCPUs), t.fillToCount(is); {
@@ -215,15 +216,16 @@ func (t *ownershipSources) ownedCPUs(record, copied string) string {
 	case t.quotaRemoved && !t.kernelCPUs.Empty() && t.copyCPUs.Contains(t.kernelCPUs):
 		return t.machine.Format(t.kernelCPUs.Union(t.copyCPUs.Minus(t.usableCPUs)))
 	case t.quotaRemoved, len(t.candidateCounts) > 0 && !is.Empty() && is.Len() < slices.Max(t.candidateCounts) && (was.Contains(is) || is.Contains(was)):
-		// The container owns fewer CPUs than it requests, because a later increase was refused.
+		// The container owns fewer CPUs than it requests, because the agent refused more CPUs at the last resize.
 		return copied
 	}
 	return record
 }
 
-// ownedInPool returns the CPUs of an owner that may run in a pool because all its CPUs are offline. If it now
-// requests fewer CPUs, the result has as many offline CPUs as it requests. Otherwise the result has the CPUs
-// of its record. An owner of whole NUMA nodes keeps all of its CPUs when it requests fewer.
+// ownedInPool returns the CPUs that a container owns, if the container may run in a pool because all these CPUs are
+// offline. These are the CPUs in its record. If the container now requests fewer CPUs and enough of them are offline,
+// the result has only the requested number of offline CPUs. A container that owns whole NUMA nodes keeps all of its
+// CPUs.
 func (t *ownershipSources) ownedInPool(record string) string {
 	if offline := t.recordCPUs.Minus(t.usableCPUs); !t.wholeNodes && t.requestedCount > 0 && t.requestedCount < t.recordCPUs.Len() && t.requestedCount <= offline.Len() {
 		return t.machine.Format(lowestCPUs(offline, t.requestedCount))
@@ -231,8 +233,8 @@ func (t *ownershipSources) ownedInPool(record string) string {
 	return record
 }
 
-// fillToCount adds offline CPUs of the container to a set, so that the set has a number of CPUs that the
-// container may have requested. If that is impossible, it returns an empty set.
+// fillToCount adds offline CPUs of the container to the set has, so that the set has a number of CPUs that the
+// container may have requested. If no such number can be reached, fillToCount returns an empty set.
 func (t *ownershipSources) fillToCount(has topology.Set) topology.Set {
 	offline := t.recordCPUs.Union(t.copyCPUs).Minus(t.usableCPUs)
 	switch both := has.Union(offline); {
@@ -241,21 +243,21 @@ func (t *ownershipSources) fillToCount(has topology.Set) topology.Set {
 		return has
 	case slices.Contains(t.candidateCounts, both.Len()):
 		return both
-	case t.requestedCount > has.Len() && t.requestedCount < both.Len() && t.recordCPUs.Contains(has): // an owner gives up offline CPUs first
+	case t.requestedCount > has.Len() && t.requestedCount < both.Len() && t.recordCPUs.Contains(has): // a container loses offline CPUs first
 		return has.Union(lowestCPUs(offline, t.requestedCount-has.Len()))
 	}
 	return topology.Set{}
 }
 
-// pickCPUCount returns the most likely of the candidates of possibleCPUCounts; 0 if there is none. For a
-// container that was not resized it is the number of recorded CPUs, if that is a candidate, and otherwise the
-// first candidate. For a resized container it is the last candidate.
-func pickCPUCount(asked []int, resized bool, recorded int) int {
-	if !resized && slices.Contains(asked, recorded) {
+// pickCPUCount returns the most likely of several candidates for the number of requested CPUs; 0 if there is none. For
+// a resized container it returns the last candidate that is not 0. For another container it returns recorded, the
+// number of CPUs in the record, if that is a candidate, and otherwise the first candidate that is not 0.
+func pickCPUCount(candidates []int, resized bool, recorded int) int {
+	if !resized && slices.Contains(candidates, recorded) {
 		return recorded
 	}
 	n := 0
-	for _, a := range asked {
+	for _, a := range candidates {
 		if a > 0 && (n == 0 || resized) {
 			n = a
 		}
@@ -263,9 +265,10 @@ func pickCPUCount(asked []int, resized bool, recorded int) int {
 	return n
 }
 
-// possibleCPUCounts returns the numbers of CPUs that a container may have requested, by the runtime's report;
-// none if the report gives no number. The pod's sum may be older than a resize of the containers. So the sum
-// of the containers' requests is a second candidate.
+// possibleCPUCounts returns the numbers of CPUs that a container may have requested, according to the runtime's report.
+// It returns none if the container requests no CPUs of its own. If the number follows from the pod's sum of resources,
+// there are two candidates, because this sum may be older than a resize. The second candidate is the number that the
+// containers request together.
 func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	a, ok := b.n.requestedCPUs(b.p, b.containerName(), requested)
 	switch {
@@ -278,9 +281,9 @@ func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	return []int{a.count, b.p.paidCPUs(&sum).CPUs}
 }
 
-// restoreQuota corrects the quota of an owner whose request changed after its record was written, because the quota
-// comes from the record. In a Guaranteed pod the CPU limit equals the CPU request. In other pods the limit is never
-// below the request.
+// restoreQuota corrects the quota in now, which comes from the record of a container that owns CPUs. It does so if the
+// CPU request changed after the record was written. In a Guaranteed pod the CPU limit equals the CPU request. In other
+// pods the limit is never below the request.
 func restoreQuota(now, recorded *lifecycle.Resources, qos intent.QoS) {
 	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {
 		return

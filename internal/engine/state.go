@@ -16,21 +16,22 @@ import (
 // Policy is the part of the configuration that the engine needs.
 type Policy struct {
 	// Strict means that the agent refuses containers of pods with malformed annotations.
-	Strict   bool
+	Strict bool
+	// Dialects are the names of the systems whose annotations and labels the agent reads.
 	Dialects []string
 	Pools    placement.Pools
 	// Placement decides which containers own CPUs that no scheduler assigned, and which CPUs the pools have.
 	Placement placement.Policy
-	// Topology says how strictly the CPUs of owners must be on the NUMA nodes of their memory and devices.
+	// Topology says how strictly the CPUs that a container owns must be on the NUMA nodes of its memory and devices.
 	Topology TopologyManager
 	// Place means that placement is on. If it is off, no container owns CPUs.
 	Place bool
-	// FatalHooks has the names of the hooks without whose values a container must not start. If such a hook fails,
-	// the container is refused.
+	// FatalHooks has the names of the hooks that failurePolicy.hooks covers. If such a hook fails, the agent refuses
+	// the container.
 	FatalHooks map[string]bool
 	// Rules are the authorization rules. Without rules the defaults apply.
 	Rules intent.Rules
-	// Serving says which requests of pods this node can serve; nil means all.
+	// Serving says which requests of pods have an effect on this node; nil means all.
 	Serving *intent.ServingSettings
 	Hooks   []hook.Hook
 }
@@ -42,7 +43,8 @@ type Pod struct {
 	// Spec has the parts of the pod's spec that the runtime does not report; nil if no source
 	// has them.
 	Spec *lifecycle.PodSpec
-	// Granted are the kubelet's grants to the pod's containers; nil if not known.
+	// Granted are the CPUs, memory nodes and devices that the kubelet granted to the pod's containers; nil if not
+	// known.
 	Granted *lifecycle.KubeletGrants
 	// AllowedCPUs are the CPUs that the pod's cgroup allows; empty if it allows all.
 	AllowedCPUs    topology.Set
@@ -59,8 +61,8 @@ type Pod struct {
 	// assignedCPUs are the CPUs that a scheduler assigned to the pod and that could be granted when the pod's own
 	// values were decided.
 	assignedCPUs topology.Set
-	// sumOutdated reports that the sum of the pod's resources comes from a Synchronize and may be older than
-	// a resize. endedRequests has the requests, by name, of containers that had ended before the Synchronize.
+	// sumOutdated reports that the sum of the pod's resources comes from a Synchronize and may be older than a resize.
+	// endedRequests has the requests of containers that had ended before the Synchronize, by container name.
 	sumOutdated   bool
 	endedRequests map[string]*lifecycle.Resources
 	// specProblems are the problems of the pod's spec, and those of hooks that change the pod's intent.
@@ -95,44 +97,49 @@ type Container struct {
 	decision decision
 }
 
-// Assignment is the pool or the owned CPUs of a container, with From, the key that requested them, and Why,
-// the reason.
+// Assignment is the pool or the owned CPUs of a container.
 type Assignment struct {
 	placement.CPUGroup
 
+	// From is the annotation or configuration key that requested the pool or the CPUs. Why is the reason for the
+	// choice, for users.
 	From, Why string
-	// Memberships, Devices and Memory are those of the placement.Assignment that the policy chose.
+	// Memberships, Devices and Memory are copied from the placement.Assignment that the placement policy returned.
 	Memberships []placement.Membership `json:"Marks"`
 	Devices     []placement.DeviceCPUs
 	Memory      placement.MemoryChoice
 }
 
-// Stamp says how a container's written record differs from the current state.
+// Stamp is what the engine knows about the record that the runtime stores for a container, and whether that record is
+// out of date.
 type Stamp struct {
-	// CPUs are the CPUs in the container's record: the CPUs that it owns, including CPUs that it cannot use now.
+	// CPUs are the CPUs in the record: the CPUs that the container owns, including CPUs that it cannot use now.
 	CPUs topology.Set
 	// Stale reports that the record must be written again: the agent decides more values now, the container
 	// owns other CPUs, or another container owns the CPUs in the record.
 	Stale bool
 
-	decidedBefore bool // the container was decided before, so it has a record that may lack newly managed fields
+	decidedBefore bool // the container was decided before, so its record may lack fields that hooks decide only now
 }
 
-// Undescribed says whether the runtime cannot describe a container, and what the engine then knows about it.
+// Undescribed is about a container that the runtime lists but cannot describe: the runtime cannot report what was
+// requested for the container. The zero value is for other containers.
 type Undescribed struct {
-	// Why is the reason; "" if the runtime can describe the container. The container keeps its values until
+	// Why is the runtime's error; "" if the runtime can describe the container. The container keeps its values until
 	// the runtime can describe it.
 	Why string
-	// NoRequest means that the container has no record with its request, or that the cgroup of its pod is not
-	// known. Then the agent decides only its CPUs.
+	// NoRequest means that no record has the container's request, or that the cgroup of its pod is not known. Then the
+	// agent decides only the container's CPUs.
 	NoRequest bool
 
-	kernelCPUs topology.Set // the CPUs that the kernel gives to the container; in the pool Unclassified it gets no others
+	// kernelCPUs are the CPUs that the kernel gives to the container. In the pool Unclassified, the container stays on
+	// these CPUs.
+	kernelCPUs topology.Set
 }
 
 // decision is the decision about a container, with inputs that are needed only while it is decided.
 type decision struct {
-	// proposed are the values of hooks. State.value fills in the cpuset of a container in a pool, because it
+	// proposed are the values of hooks. State.value fills in the cpuset of a container in a pool, because this cpuset
 	// changes with the pool.
 	proposed []lifecycle.Value
 	// creation has values that are known only while a container is created; nil if no hook needs them.
@@ -147,13 +154,13 @@ type decision struct {
 	// missingRequirement is the reason why the container's creation is refused: the pod requires CPUs that it
 	// cannot get; "" if there is none.
 	missingRequirement string
-	// unalignedReason is the reason why the topology manager refuses the container; "" if it admits the container.
+	// unalignedReason is the reason why the topology manager refuses the container; "" if there is none.
 	unalignedReason string
-	// hints are the hints of resource plugins, while a new container is decided.
+	// hints are the NUMA hints of resource plugins, while a new container is decided.
 	hints []lifecycle.ResourceHints
-	// affinity is the topology manager's choice of NUMA nodes for a new container; nil if it chose none.
+	// affinity is the topology manager's choice of NUMA nodes for a new container; nil if there is no such choice.
 	affinity *lifecycle.Affinity
-	// refusals are the hook servers' values that were refused, with the reasons.
+	// refusals are the problems of hook servers' values that the engine refused.
 	refusals []lifecycle.Problem
 }
 
@@ -181,7 +188,7 @@ type groupMembers struct {
 	members []string // container ids, sorted
 	cpus    topology.Set
 	cpuList string
-	// hasAllCPUs reports that the group has all CPUs that it would have if no CPU had an owner.
+	// hasAllCPUs means that containers own none of the CPUs that the group can use.
 	hasAllCPUs bool
 }
 
@@ -204,18 +211,18 @@ type State struct {
 	groups            map[placement.CPUGroup]*groupMembers
 	// layoutGroups has the groups whose CPUs depend on the layout: all groups except those that only own CPUs.
 	layoutGroups map[*groupMembers]bool
-	// poolGroups has the groups of each pool to which the policy gives a name. newGroups are the groups whose
-	// CPUs have not been computed yet.
+	// poolGroups has the groups of each pool to which the policy gives a name (PoolKind.Named). newGroups are the
+	// groups whose CPUs have not been computed yet.
 	poolGroups map[placement.PoolID][]placement.CPUGroup
 	newGroups  []*groupMembers
-	// memoryUse is how much memory containers may use of each NUMA node. hugePageUse is how many huge pages they may
-	// use, by the name of the resource.
+	// memoryUse is how much memory of each NUMA node containers may use. hugePageUse is how many bytes of huge pages of
+	// each NUMA node they may use, by the name of the resource.
 	memoryUse   nodeUse
 	hugePageUse map[string]nodeUse
 	// memberships has the number of live containers with each membership.
 	memberships map[placement.Membership]int
-	// affinityIndex is an index of the live containers in parts of the node, for affinities. It is nil in a Copy.
-	// A Copy makes few decisions, which then compare all containers.
+	// affinityIndex is an index of the live containers in parts of the node, for affinities. It is nil in a Copy, which
+	// makes few decisions: each of them compares all containers.
 	affinityIndex *expression.Index
 	// containersWithCPUList is the number of containers whose request has a list of CPUs. Only the kubelet's
 	// static CPU manager sends such lists.
@@ -224,8 +231,8 @@ type State struct {
 	// poolsResized means that the last plan changed the layout.
 	poolsResized bool
 	endedPods    endedPods
-	// conditionMatches has the number of matches of each hook's condition. Code replaces the map, and never changes
-	// it.
+	// conditionMatches has the number of pods and containers that met the condition of a hook, by hook. Code replaces
+	// the map, and never changes it.
 	conditionMatches map[string]uint64
 }
 
@@ -274,8 +281,8 @@ func (s *State) PodsWhere(is func(*Pod) bool) []*Pod {
 // Container returns a container by id, or nil.
 func (s *State) Container(id string) *Container { return s.containers[id] }
 
-// IsLive reports whether id is the id of a known pod, or of a known container that has not ended. undecided
-// reports whether the runtime cannot describe it yet, so that few values are decided.
+// IsLive reports whether id is the id of a known pod, or of a known container that has not ended. undecided reports
+// whether the runtime cannot describe this pod or container yet, so that the engine decides few of its values.
 func (s *State) IsLive(id string) (known, undecided bool) {
 	if p := s.pods[id]; p != nil {
 		return true, p.Pod.Undescribed != ""
@@ -329,8 +336,8 @@ func (s *State) CPUsByPod() map[string]topology.Set {
 // ReservedGrants returns the CPUs that are reserved for owners that cannot use them now.
 func (s *State) ReservedGrants() []placement.Grant { return s.ledger.Reservations() }
 
-// Exclusive returns all CPUs that have an owner.
-func (s *State) Exclusive() topology.Set { return s.ledger.Exclusive() }
+// Exclusive returns all CPUs that containers own.
+func (s *State) Exclusive() topology.Set { return s.ledger.OwnedCPUs() }
 
 // PoolCPUs returns the current CPUs of a pool.
 func (s *State) PoolCPUs(p placement.PoolKind) topology.Set {
@@ -347,8 +354,8 @@ func (s *State) CPUs(c *Container) topology.Set {
 	return cpus
 }
 
-// Values returns the values that are decided for a container now. A container that requests nothing has a
-// cpuset value only if it must avoid owned CPUs, or had to avoid them before.
+// Values returns the values that are decided for a container now. A container that requests nothing has a cpuset value
+// only if other containers own CPUs, or owned CPUs before.
 func (s *State) Values(c *Container) []lifecycle.Value {
 	out := make([]lifecycle.Value, 0, len(c.decision.proposed))
 	for i := range c.decision.proposed {

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// synchronize rebuilds the state from the runtime's list of pods and containers. It first decides the
-// containers that own CPUs, the oldest first, so that they keep their CPUs.
+// synchronize rebuilds the state from the runtime's list of pods and containers. It first decides the containers that
+// own CPUs, the oldest first. So these containers keep their CPUs.
 func (d *draft) synchronize(ev *lifecycle.Event) {
 	d.n.ignoresBase, d.n.ledger = true, draftLedger{Ledger: placement.NewLedger(), isCopy: true, grantsChanged: true}
 	d.n.listedContainers = map[string][]*lifecycle.Container{}
@@ -58,8 +58,8 @@ func (d *draft) synchronize(ev *lifecycle.Event) {
 	d.plan.Pod, d.plan.Container = nil, nil
 }
 
-// adoptionOrder returns the containers in the order in which they are decided: owners first, then by age,
-// then by id. It leaves out containers that have ended or have no id.
+// adoptionOrder returns the containers in the order in which a Synchronize decides them: first those for which the
+// function owns returns true, then by age, then by id. It leaves out containers that have ended or have no id.
 func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) bool) []*lifecycle.Container {
 	live := slices.DeleteFunc(slices.Clone(all), func(c *lifecycle.Container) bool {
 		return c == nil || c.ID == "" || c.State == lifecycle.StateStopped
@@ -76,8 +76,8 @@ func adoptionOrder(all []*lifecycle.Container, owns func(*lifecycle.Container) b
 	return live
 }
 
-// configure decides all live containers again under a new policy or on a changed machine. Owners keep their
-// CPUs unless the policy forbids it.
+// configure decides all live containers again under a new policy or on a changed machine. Containers keep the CPUs that
+// they own, if the policy allows that.
 func (d *draft) configure() {
 	if d.facts.Policy != nil {
 		d.n.policy = d.facts.Policy
@@ -109,7 +109,7 @@ func (d *draft) configure() {
 			n := *c
 			rec := recordFor(s.Machine, c, owners)
 			if rec != nil {
-				n.Stamp.CPUs = d.n.machine.PlacesOf(rec.CPUs)
+				n.Stamp.CPUs = d.n.machine.KnownCPUsOf(rec.CPUs)
 			}
 			d.decideContainer(&n, rec, nil)
 		}
@@ -120,20 +120,20 @@ func (d *draft) configure() {
 	}
 }
 
-// recordFor returns a record with the CPUs that a live container owns; nil if the container owns no CPUs and never
-// owned any. Even then, the ledger may have a grant for the container's key, if a later attempt owns CPUs.
+// recordFor returns a record with the CPUs that a live container owns; nil if the container owns no CPUs. In this case
+// the ledger may still have a grant for the container's key, because a later attempt of the container owns CPUs.
 func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
 	if c.Stamp.CPUs.Empty() {
 		return nil
 	}
-	// c has the other fields of the record already.
+	// The other fields of the record are not needed, because c has them.
 	g, _ := owners.GrantOf(c.Key)
 	cpus := cmp.Or(g.CPUs.Union(owners.ReservedCPUs(c.Key)), c.Stamp.CPUs)
 	return &Record{RecordFields: lifecycle.RecordFields{Pristine: c.Pristine}, CPUs: m.Format(cpus)}
 }
 
-// keepGrantsBetweenAttempts keeps the grants of containers that are between two attempts, under a new policy,
-// if their pod has not stopped.
+// keepGrantsBetweenAttempts keeps, under a new policy, the grants of containers that have ended and are not created
+// again yet, if their pod has not stopped. owners is the ledger before the new policy.
 func (d *draft) keepGrantsBetweenAttempts(owners *placement.Ledger) {
 	decided := map[placement.Key]bool{}
 	for _, id := range d.plan.Changed {
@@ -151,7 +151,7 @@ func (d *draft) keepGrantsBetweenAttempts(owners *placement.Ledger) {
 }
 
 // reserveBetweenAttempts keeps, in a Synchronize, the CPUs that a pod is known to own and that none of its listed
-// containers owns. These CPUs belong to containers that are between two attempts.
+// containers owns. These CPUs belong to containers that have ended and are not created again yet.
 func (d *draft) reserveBetweenAttempts() {
 	for _, id := range d.plan.ChangedPods {
 		pod := d.n.pods[id]
@@ -160,7 +160,7 @@ func (d *draft) reserveBetweenAttempts() {
 			continue
 		}
 		key := placement.Key{PodUID: pod.Pod.UID}
-		all := d.n.machine.PlacesOf(list).Minus(d.n.ownedOrReserved(pod))
+		all := d.n.machine.KnownCPUsOf(list).Minus(d.n.ownedOrReserved(pod))
 		if left := all.And(d.n.usableCPUs(pod)); left.Empty() || d.n.checkGrantable(pod, key, left) == nil {
 			d.n.ownOrReserve(pod, key, all, cmp.Or(pod.Intent.CPUs.Key, pod.Intent.Class.Key))
 		}

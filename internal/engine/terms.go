@@ -30,7 +30,7 @@ func (s *placer) termsNow() placement.Terms {
 	return s.n.termsOf(s.p, s.c.Name, &s.c.Pristine, s.c.Claims)
 }
 
-// podWithoutRequest is a pod that requests nothing. It serves to read terms that do not depend on a pod.
+// podWithoutRequest is a pod that requests nothing. Functions use it to get those terms that do not depend on a pod.
 var podWithoutRequest = Pod{Intent: &intent.Pod{}}
 
 // KubeletDecidesCPUs reports whether the kubelet's static managers decide who owns CPUs.
@@ -41,7 +41,7 @@ func (p *Policy) ClaimsDecideCPUs() bool {
 	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: podWithoutRequest.Intent}).ByClaims
 }
 
-// externalCPUSource returns, for messages, the name of the source of CPUs that the agent does not grant.
+// externalCPUSource returns, for messages, the name of the program or object that grants CPUs in place of the agent.
 func (p *Policy) externalCPUSource() string {
 	if p.ClaimsDecideCPUs() {
 		return "resource claims"
@@ -55,8 +55,8 @@ func (p *Policy) othersDecideCPUs() bool {
 }
 
 // UsesDeviceGrants reports whether the decision about a pod depends on the devices that the kubelet grants to the pod.
-// This is so if the pod requests devices in an annotation, or if the agent chooses CPUs near devices. in is the pod's
-// intent; nil if the intent was not read yet.
+// This is so if the pod requests devices in an annotation, or if the agent chooses CPUs near devices. The parameter in
+// is the pod's intent; nil if the intent was not read yet.
 func (p *Policy) UsesDeviceGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
 	if intent.RequestsDevices(pod) {
 		return true
@@ -87,8 +87,8 @@ func (n *view) choosesCPUsForWholePod(p *Pod) bool {
 	return n.policy.Place && !p.Intent.CPUs.IsSet() && n.terms(p).CountBasis == placement.CountByResources && p.paidCPUs(p.Pod.Resources).Known()
 }
 
-// requestedCPUs returns a container's request for CPUs of its own, from the resources in the runtime's
-// request. ok is false if the container requests no CPUs of its own.
+// requestedCPUs returns a container's request for CPUs that the agent should choose and the container should own. r are
+// the container's resources in the runtime's request. ok is false if the container requests no such CPUs.
 func (n *view) requestedCPUs(p *Pod, container string, r *lifecycle.Resources) (a cpuRequest, ok bool) {
 	if !n.policy.Place || p.Intent.CPUs.IsSet() {
 		return a, false
@@ -108,8 +108,8 @@ func (n *view) requestedCPUs(p *Pod, container string, r *lifecycle.Resources) (
 	}
 }
 
-// WholeCPUs returns the number of CPUs that a container requests, if request and limit are equal and a whole
-// number of CPUs; otherwise 0.
+// WholeCPUs returns the number of CPUs that a container requests. It returns 0 if the CPU request differs from the CPU
+// limit, or is no whole number of CPUs.
 func WholeCPUs(r *lifecycle.Resources) int {
 	shares, quota, period := r.CPU.Shares.V, r.CPU.Quota.V, int64(r.CPU.Period.Or(defaultPeriod))
 	if shares == 0 || shares%sharesOfCPU != 0 || period <= 0 || quota != int64(shares/sharesOfCPU)*period {
@@ -118,8 +118,8 @@ func WholeCPUs(r *lifecycle.Resources) int {
 	return int(shares / sharesOfCPU)
 }
 
-// chooseCPUs chooses the CPUs that a container should own. key is the key that requested them; "" if the
-// container requests none. why says how they were chosen. The error is a sentence for users.
+// chooseCPUs chooses the CPUs that the container should own. key is the annotation or configuration key that requests
+// them; "" if the container should own none. why says how the CPUs were chosen. The error is a sentence for users.
 func (s *placer) chooseCPUs() (cpus topology.Set, key, why string, err error) {
 	a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
 	if !ok || a.count == 0 && s.p.kindOf(s.c.Name) == lifecycle.Ephemeral { // an ephemeral container has no resources
@@ -161,9 +161,9 @@ func (s *placer) chooseCPUs() (cpus topology.Set, key, why string, err error) {
 // it does not choose a NUMA node without free memory.
 const assumedMemoryBytes = 1 << 20
 
-// memoryDemand returns how much memory the container may use, and how much is free on each node. The free memory is 0
-// for nodes that another pod has exclusively and for nodes that are not DRAM. If all containers of the pod run
-// on the same nodes, the memory limit of the whole pod counts.
+// memoryDemand returns how much memory the container may use, and how much memory is free on each NUMA node. The free
+// memory is 0 for nodes that another pod has exclusively and for nodes that are not DRAM. If all containers of the pod
+// run on the same nodes, the memory limit of the whole pod counts.
 func (s *placer) memoryDemand() placement.Memory {
 	if len(s.n.machine.Nodes) < 2 {
 		return placement.Memory{}
@@ -172,7 +172,7 @@ func (s *placer) memoryDemand() placement.Memory {
 	if sum := s.p.Pod.Resources; sum != nil && (s.p.Intent.Class.V != intent.Dedicated || s.n.choosesCPUsForWholePod(s.p)) {
 		bytes = max(bytes, sum.Memory.Limit.V)
 	}
-	left := s.n.freeMemory(s.expectedMemory())
+	left := s.n.freeMemory(s.expectedMemoryUsers())
 	usable, _ := s.memoryNodes()
 	for i := range left {
 		if n := &s.n.machine.Nodes[i]; n.Kind != topology.DRAM || !slices.Contains(usable, n.ID) {
@@ -188,20 +188,20 @@ func (n *view) placementView(free topology.Set) placement.View {
 	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), FreeCPUs: free, PlacementOff: !n.policy.Place, CountMembers: balloonContainers{n}.countMembers}
 }
 
-// subject returns the container, for the choice of CPUs of its own.
+// subject describes the container to the placement policy, which then chooses CPUs that the container should own.
 func (s *placer) subject() placement.Subject {
 	grants := []lifecycle.DeviceGrant{s.p.Granted.DevicesOf(s.c.Name)}
 	if s.n.choosesCPUsForWholePod(s.p) && s.p.Granted != nil {
 		grants = slices.Collect(maps.Values(s.p.Granted.Containers))
 	}
 	return placement.Subject{
-		Intent: s.p.Intent, Name: s.c.Name, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices, s.namedDevices()), OwnedByPod: s.n.ledger.CPUsOfPod(s.p.Pod.UID),
+		Intent: s.p.Intent, Name: s.c.Name, Requested: &s.c.Pristine, Devices: append(grants, s.c.RequestedDevices, s.knownDevices()), OwnedByPod: s.n.ledger.CPUsOfPod(s.p.Pod.UID),
 		Pod: s.p.Pod, PoolName: s.c.Balloon, Neighbours: balloonContainers{s.n}.neighbours(s.c), AffinityWeights: s.attraction,
 	}
 }
 
-// choosePool asks the placement policy for the pool of a container that owns no CPUs, or that shares CPUs in
-// addition to its own. runsOn are the CPUs on which a container without a record runs; otherwise empty.
+// choosePool asks the placement policy for the pool of a container that owns no CPUs, or that shares CPUs in addition
+// to the CPUs that it owns. runsOn has the CPUs on which a container without a record runs; it is empty for others.
 func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignment {
 	who := placement.Subject{
 		Intent: s.p.Intent, Requested: &s.c.Pristine, PodRequested: s.p.Pod.Resources, KubeletGrant: s.p.Granted.StaticGrantOf(s.c.Name),
@@ -225,10 +225,10 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 	return s.n.policy.Placement.Share(s.n.placementView(free), who)
 }
 
-// ownableCPUs returns the CPUs that a pod could own: CPUs in the pod's cgroup that no container owns, that are not
-// reserved, and that the kubelet did not grant to a container.
+// ownableCPUs returns the CPUs that a pod could own. These are CPUs in the pod's cgroup that no container owns, that
+// are not reserved, and that neither the kubelet nor resource claims gave to a container of another pod.
 func (n *view) ownableCPUs(p *Pod) topology.Set {
-	free := n.policy.Pools.Online.Minus(n.policy.Pools.Reserved).Minus(n.ledger.Exclusive())
+	free := n.policy.Pools.Online.Minus(n.policy.Pools.Reserved).Minus(n.ledger.OwnedCPUs())
 	for _, g := range n.ledger.Reservations() {
 		free = free.Minus(g.CPUs)
 	}

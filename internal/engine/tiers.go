@@ -4,8 +4,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// MemoryTiers are the ids of the memory nodes that the agent gave to a container. Slow has the nodes of kind
-// PMEM, and Fast all others.
+// MemoryTiers has the ids of the memory nodes that the agent gave to a container. Slow has the nodes of kind PMEM, and
+// Fast has all other nodes.
 type MemoryTiers struct{ Fast, Slow []int }
 
 // MemoryTiers returns the memory tiers of the running containers to which the agent gave both fast and slow

@@ -240,7 +240,7 @@ func TestOwnerThatWouldShare(t *testing.T) {
 	pod.Resources = &smaller.Resources
 	s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: pod, Container: c, Requested: &smaller.Resources}, Facts{}))
 	got := s.Container(c.ID)
-	if said := fmt.Sprint(got.ProblemSummary.Problems); got.Assignment.Owned.Len() != 1 || !strings.Contains(said, topologyaware.ConfigKey) || !strings.Contains(said, "the container would share CPUs, and it still owns 1") {
+	if said := fmt.Sprint(got.ProblemSummary.Problems); got.Assignment.Owned.Len() != 1 || !strings.Contains(said, topologyaware.ConfigKey) || !strings.Contains(said, "only shared CPUs, and the container still owns 1 CPUs") {
 		t.Errorf("it owns %s: %s", m.Format(got.Assignment.Owned), said)
 	}
 }

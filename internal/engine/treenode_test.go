@@ -53,7 +53,7 @@ func (b *treeNode) run(name string, annotations map[string]string, asks ...treeA
 	}
 	pod.Resources.CPU = lifecycle.CPU{Period: first.Resources.CPU.Period}
 	for _, a := range asks {
-		pod.Resources.CPU.Shares = lifecycle.Some(pod.Resources.CPU.Shares.V + intent.MilliShares(a.milli))
+		pod.Resources.CPU.Shares = lifecycle.Some(pod.Resources.CPU.Shares.V + intent.SharesFromMilli(a.milli))
 		pod.Resources.CPU.Quota = lifecycle.Some(pod.Resources.CPU.Quota.V + a.limit*100)
 	}
 	for i, a := range asks {

@@ -12,13 +12,13 @@ import (
 func undescribedProblem(why string) lifecycle.Problem {
 	return lifecycle.Problem{
 		Value: intent.Printable(why), Warning: true, Reason: "the runtime lists this pod or container but cannot report what was requested for it",
-		Then: "its CPUs do not change; the agent decides nothing else for it and asks the runtime again",
+		Then: "the CPUs of this pod or container do not change; the agent decides nothing else for it and asks the runtime again",
 	}
 }
 
-// adoptUndescribed restores a container from the CPUs that the kernel gives it, if it has no record and the
-// runtime cannot describe it. The container owns these CPUs if undescribedOwnsCPUs reports so. Otherwise other
-// containers could get the CPUs while this container runs on them.
+// adoptUndescribed restores a container that has no record and that the runtime cannot describe. It uses the CPUs that
+// the kernel gives to the container. If undescribedOwnsCPUs reports so, the container owns these CPUs, so that no other
+// container gets them while this container runs on them.
 func (b *recovery) adoptUndescribed() *Record {
 	has := b.n.machine.OnlineOf(b.facts.RunningCPUs[b.c.ID])
 	b.c.Undescribed.kernelCPUs = has
@@ -33,22 +33,22 @@ func (b *recovery) adoptUndescribed() *Record {
 	return &Record{RecordFields: lifecycle.RecordFields{PoolNode: b.c.PoolNode}}
 }
 
-// undescribedCPUs returns the CPUs of an owner that the runtime cannot describe, as a kernel list. The owner
-// may have been resized after its record was written. So the result has the CPUs on which it runs, if no
-// other container runs on them, and otherwise the recorded CPUs.
+// undescribedCPUs returns, as a kernel list, the CPUs that a container owns if it has a record and the runtime cannot
+// describe it. The container may have been resized after the record was written. So the result has the CPUs on which
+// the container runs, if no container of another pod runs on these CPUs. Otherwise the result has the recorded CPUs.
 func (b *recovery) undescribedCPUs(rec *Record) string {
-	recorded, runs := b.n.machine.PlacesOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.RunningCPUs[b.c.ID])
+	recorded, runs := b.n.machine.KnownCPUsOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.RunningCPUs[b.c.ID])
 	if rec.FromCheckpoint || recorded.Empty() || runs.Empty() || runs == recorded.And(b.n.machine.Online()) || b.n.listedContainers == nil || !b.onlyUserOf(runs) {
 		return rec.CPUs
 	}
 	return b.n.machine.Format(runs.Union(recorded.Minus(b.n.machine.Online())))
 }
 
-// undescribedOwnsCPUs reports whether a container that the runtime cannot describe should own the CPUs on which
-// it runs (has). If the pod is known to own CPUs, these must contain has. If CPUs were assigned to the pod, they
-// must equal has. Otherwise the container should own them if the agent chooses CPUs for the pod, no other container
-// runs on has, has is not all CPUs of the node or of the pod's cgroup, and the pod's spec, if known, requests as many
-// CPUs.
+// undescribedOwnsCPUs reports whether a container that the runtime cannot describe should own the CPUs in has, on which
+// it runs. If the pod is known to own CPUs, these CPUs must contain has. If a scheduler assigned CPUs to the pod, these
+// must equal has. Otherwise all of the following must be true: the agent chooses CPUs for the pod; no container of
+// another pod runs on has; has is neither all CPUs of the node nor all CPUs of the pod's cgroup; and the container
+// requests that number of CPUs in the pod's spec, if the spec is known.
 func (b *recovery) undescribedOwnsCPUs(has topology.Set) bool {
 	if known := b.n.machine.OnlineOf(b.facts.OwnedCPUs[b.p.Pod.UID]); !known.Empty() {
 		return known.Contains(has)
@@ -64,7 +64,8 @@ func (b *recovery) undescribedOwnsCPUs(has topology.Set) bool {
 	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.onlyUserOf(has)
 }
 
-// decideDescribedContainer decides a container that the runtime can describe again, as a Synchronize decides it.
+// decideDescribedContainer decides a container that the runtime could not describe before and can describe now. It
+// drops the earlier decision, and then decides the container like a Synchronize, from its record or its running CPUs.
 func (d *draft) decideDescribedContainer(c *Container, reported *lifecycle.Container) {
 	if _, owns := d.n.ledger.GrantOf(c.Key); owns {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Drop(c.Key) })

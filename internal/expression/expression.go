@@ -11,7 +11,7 @@ import (
 
 // Expression is a condition over a container.
 type Expression struct {
-	// Key is a key of Keys, pod/labels/NAME, or several of them joined: ":pod/namespace:name".
+	// Key is one of Keys, or pod/labels/NAME, or a joint key: several of these keys, such as ":pod/namespace:name".
 	Key string `json:"key"`
 	// Operator compares the key's value with Values.
 	Operator string   `json:"operator"`
@@ -33,17 +33,18 @@ type Subject struct {
 // labelsPrefix begins the keys of a pod's labels.
 const labelsPrefix = "pod/labels/"
 
-// isReadable reports whether the value of a label is short enough for comparisons.
-func isReadable(value string) bool { return len(value) <= lifecycle.MaxValueBytes }
+// isShortEnough reports whether the value of a label is short enough for comparisons.
+func isShortEnough(value string) bool { return len(value) <= lifecycle.MaxValueBytes }
 
-// resolve returns the value of a key; ok is false if the container has no value for it.
+// resolve returns the value of a key that is not joint. The result ok is false if the container has no value for the
+// key.
 func (s Subject) resolve(key string) (value string, ok bool) {
 	if label, is := strings.CutPrefix(key, labelsPrefix); is {
 		if s.Pod == nil {
 			return "", false
 		}
 		value, ok = s.Pod.Labels[label]
-		return value, ok && isReadable(value)
+		return value, ok && isShortEnough(value)
 	}
 	if s.Pod == nil {
 		return "", false
@@ -76,21 +77,23 @@ func IsKey(key string) bool {
 	return is && label != "" || slices.Contains(Keys(), key)
 }
 
-// splitJoint splits a joint key, such as ":pod/namespace:name", into its keys. by is the separator
-// between their values. A key that is not joint gives a list with only itself.
-func splitJoint(key string) (parts []string, by string) {
+// splitJoint splits a joint key, such as ":pod/namespace:name", into its keys. It also returns the separator that the
+// values of these keys get. Both separators are ":". If two separators follow the first ":", as in ":;-name;namespace",
+// they separate the keys and the values. splitJoint returns a key that is not joint as a list of one key.
+func splitJoint(key string) (parts []string, valueSeparator string) {
 	rest, is := strings.CutPrefix(key, ":")
 	if !is {
 		return []string{key}, ""
 	}
-	between := ":"
-	by = ":"
+	keySeparator := ":"
+	valueSeparator = ":"
 	if r := []rune(rest); len(r) > 2 && isSeparator(r[0]) && isSeparator(r[1]) {
-		between, by, rest = string(r[0]), string(r[1]), string(r[2:])
+		keySeparator, valueSeparator, rest = string(r[0]), string(r[1]), string(r[2:])
 	}
-	return strings.Split(rest, between), by
+	return strings.Split(rest, keySeparator), valueSeparator
 }
 
+// isSeparator reports whether a joint key can use a character as a separator: visible ASCII, but no letter or digit.
 func isSeparator(r rune) bool { return r > ' ' && r < 0x7f && !isAlphanumeric(r) }
 
 func isAlphanumeric(r rune) bool {
@@ -103,17 +106,17 @@ func (s Subject) value(key string) (value string, ok bool) {
 	if !strings.HasPrefix(key, ":") {
 		return s.resolve(key)
 	}
-	parts, by := splitJoint(key)
+	parts, separator := splitJoint(key)
 	values := make([]string, len(parts))
 	for i, p := range parts {
 		v, has := s.resolve(p)
 		values[i], ok = v, ok || has
 	}
-	return strings.Join(values, by), ok
+	return strings.Join(values, separator), ok
 }
 
-// Matches reports whether an expression holds for a container. If the container has no value for
-// the key, only AlwaysTrue and the negative operators hold. For Equals, In and NotIn, "*" equals every value.
+// Matches reports whether an expression holds for a container. If the container has no value for the key, only
+// AlwaysTrue and the operators with Not or None in their names hold. For Equals, In and NotIn, "*" equals every value.
 func (e *Expression) Matches(s Subject) bool {
 	value, ok := s.value(e.Key)
 	glob := func(p string) bool { is, err := path.Match(p, value); return ok && is && err == nil }
@@ -139,8 +142,8 @@ func (e *Expression) Matches(s Subject) bool {
 	return false
 }
 
-// Fault returns what is wrong with an expression, and in which of its JSON keys. Both are "" if the
-// expression is valid. Fault does not check that the operator is one of Operators.
+// Fault returns the first JSON key of an expression whose value is wrong, and what is wrong with the value. Both
+// results are "" if the expression is valid. Fault does not check that the operator is one of Operators.
 func (e *Expression) Fault() (key, what string) {
 	parts, _ := splitJoint(e.Key)
 	if e.Operator != "AlwaysTrue" {
@@ -174,8 +177,8 @@ func (e *Expression) Fault() (key, what string) {
 	return "", ""
 }
 
-// Expand replaces ${KEY} and $KEY in a template by the values of keys; ok is false if a key has
-// no value.
+// Expand replaces ${KEY} and $KEY in a template by the values of the keys. The result ok is false if a key has no
+// value.
 func (s Subject) Expand(template string) (text string, ok bool) {
 	var b strings.Builder
 	ok = true
@@ -194,8 +197,8 @@ func (s Subject) Expand(template string) (text string, ok bool) {
 	return b.String(), ok
 }
 
-// CutKey cuts a key from the start of a text. The key is in braces, or ends before the first
-// character that keys cannot have.
+// CutKey returns the key at the start of a text, and the text after the key. The key is in braces, or ends before the
+// first character that keys cannot have.
 func CutKey(rest string) (key, after string) {
 	if braced, is := strings.CutPrefix(rest, "{"); is {
 		key, after, _ = strings.Cut(braced, "}")
@@ -210,7 +213,7 @@ func CutKey(rest string) (key, after string) {
 	return rest[:end], rest[end:]
 }
 
-// Quote quotes the beginning of a text for messages.
+// Quote returns a text in quotes, for messages. It cuts off a text after 60 bytes.
 func Quote(s string) string {
 	const most = 60
 	if len(s) > most {

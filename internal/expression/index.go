@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// Index counts the subjects for which expressions hold, by group. It has the subjects of each value of
-// each key, so that it compares an expression with values instead of subjects. It adds a joint key when
-// an expression first has that key. The pod of a subject must not change.
+// Index counts the subjects for which expressions hold, by group. For each key it has the values of all subjects, and
+// for each value the subjects with this value. So it compares an expression with each value once, not with each
+// subject. Index adds a joint key when an expression first has this key. The pod of a subject must not change.
 type Index struct {
-	slots    map[string]int   // by id of the subject
-	subjects []indexedSubject // by slot
-	free     []int            // slots without a subject
-	all      slotSet
-	groups   map[string]slotSet
-	// keys has the values by key, and labels the values of keys pod/labels/NAME by NAME. joint lists the
-	// joint keys that are in keys, the oldest first.
-	keys, labels map[string]*valueIndex
-	joint        []string
+	slots    map[string]int     // the slot of each subject, by the subject's id
+	subjects []indexedSubject   // by slot
+	free     []int              // slots without a subject
+	all      slotSet            // slots with a subject
+	groups   map[string]slotSet // the slots of each group's subjects
+	keys     map[string]*valueIndex
+	labels   map[string]*valueIndex // for the keys pod/labels/NAME, by NAME
+	joint    []string               // the joint keys in the map keys, the oldest first
 }
 
-// maxJoint limits the joint keys of an index, because Put computes the value of each for every subject.
+// maxJoint limits the number of joint keys of an index, because Put computes the value of each joint key for every
+// subject.
 const maxJoint = 16
 
 // indexedSubject is a subject of an index, with its group.
@@ -32,11 +32,10 @@ type indexedSubject struct {
 	group string
 }
 
-// valueIndex has the subjects of one key. all has the subjects with any value, and values has the subjects of each
-// value.
+// valueIndex has the values of one key.
 type valueIndex struct {
-	all    slotSet
-	values map[string]slotSet
+	all    slotSet            // the subjects that have a value of the key
+	values map[string]slotSet // the subjects that have each value
 }
 
 // NewIndex returns an index without subjects.
@@ -62,15 +61,16 @@ func (x *Index) Put(id string, s Subject, group string) {
 	x.slots[id], x.subjects[slot] = slot, indexedSubject{s, group}
 	x.all.add(slot)
 	addTo(x.groups, group, slot)
-	x.eachValue(s, func(of map[string]*valueIndex, key, value string) { addValue(of, key, value, slot) })
+	x.eachValue(s, func(indexes map[string]*valueIndex, key, value string) { addValue(indexes, key, value, slot) })
 }
 
-func addValue(of map[string]*valueIndex, key, value string, slot int) {
-	if of[key] == nil {
-		of[key] = &valueIndex{values: map[string]slotSet{}}
+// addValue stores that the subject in a slot has a value of a key.
+func addValue(indexes map[string]*valueIndex, key, value string, slot int) {
+	if indexes[key] == nil {
+		indexes[key] = &valueIndex{values: map[string]slotSet{}}
 	}
-	of[key].all.add(slot)
-	addTo(of[key].values, value, slot)
+	indexes[key].all.add(slot)
+	addTo(indexes[key].values, value, slot)
 }
 
 // Remove removes a subject, if the index has it.
@@ -84,15 +84,15 @@ func (x *Index) Remove(id string) {
 	x.subjects[slot], x.free = indexedSubject{}, append(x.free, slot)
 	x.all.remove(slot)
 	removeFrom(x.groups, was.group, slot)
-	x.eachValue(was.Subject, func(of map[string]*valueIndex, key, value string) {
-		of[key].all.remove(slot)
-		if removeFrom(of[key].values, value, slot); len(of[key].values) == 0 {
-			delete(of, key)
+	x.eachValue(was.Subject, func(indexes map[string]*valueIndex, key, value string) {
+		indexes[key].all.remove(slot)
+		if removeFrom(indexes[key].values, value, slot); len(indexes[key].values) == 0 {
+			delete(indexes, key)
 		}
 	})
 }
 
-// Count adds the number of subjects for which all expressions hold to sums, by group.
+// Count counts the subjects for which all expressions hold. It adds the number for each group to sums.
 func (x *Index) Count(sums map[string]int, all ...*Expression) {
 	found := x.all
 	for _, e := range all {
@@ -131,7 +131,7 @@ func (x *Index) subjectsMatching(e *Expression) (found slotSet) {
 	return found
 }
 
-// valuesOf returns the values of a key.
+// valuesOf returns the values of a key. It adds a joint key that the index does not have yet.
 func (x *Index) valuesOf(key string) *valueIndex {
 	if strings.HasPrefix(key, ":") && !slices.Contains(x.joint, key) {
 		x.addJoint(key)
@@ -146,7 +146,7 @@ func (x *Index) valuesOf(key string) *valueIndex {
 	return values
 }
 
-// addJoint adds the values of a joint key, in place of the oldest one if there are too many.
+// addJoint adds the values of a joint key. If the index has maxJoint joint keys already, addJoint removes the oldest.
 func (x *Index) addJoint(key string) {
 	if len(x.joint) == maxJoint {
 		delete(x.keys, x.joint[0])
@@ -191,7 +191,7 @@ type glob struct{ pattern, prefix, infix string }
 
 func newGlob(pattern string) glob {
 	g := glob{pattern: pattern}
-	if strings.ContainsAny(pattern, `[\`) { // the pieces would not be literal texts
+	if strings.ContainsAny(pattern, `[\`) { // the pattern's pieces are not literal texts, so prefix and infix stay empty
 		return g
 	}
 	pieces := strings.FieldsFunc(pattern, func(r rune) bool { return r == '*' || r == '?' })
@@ -222,24 +222,25 @@ func canonicalKey(key string) string {
 	return key
 }
 
-// eachValue calls do for each key of which a subject has a value, with the map of the index that has the key.
-func (x *Index) eachValue(s Subject, do func(of map[string]*valueIndex, key, value string)) {
+// eachValue calls handle for each key of which a subject has a value. It passes the map of the index for this key: keys
+// or labels.
+func (x *Index) eachValue(s Subject, handle func(indexes map[string]*valueIndex, key, value string)) {
 	for _, key := range [...]string{"name", "namespace", "qosclass", "pod/name", "pod/uid", "pod/id"} {
 		if value, ok := s.resolve(key); ok {
-			do(x.keys, key, value)
+			handle(x.keys, key, value)
 		}
 	}
 	for _, key := range x.joint {
 		if value, ok := s.value(key); ok {
-			do(x.keys, key, value)
+			handle(x.keys, key, value)
 		}
 	}
 	if s.Pod == nil {
 		return
 	}
 	for label, value := range s.Pod.Labels {
-		if isReadable(value) {
-			do(x.labels, label, value)
+		if isShortEnough(value) {
+			handle(x.labels, label, value)
 		}
 	}
 }

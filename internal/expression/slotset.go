@@ -68,7 +68,7 @@ func addTo(sets map[string]slotSet, name string, slot int) {
 	sets[name] = s
 }
 
-// removeFrom removes a slot from one of several sets. It deletes the set if that becomes empty.
+// removeFrom removes a slot from one of several sets. If the set then has no slots, removeFrom deletes the set.
 func removeFrom(sets map[string]slotSet, name string, slot int) {
 	if sets[name].remove(slot); sets[name].empty() {
 		delete(sets, name)

@@ -7,10 +7,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Expect asks resource plugins about a container that no runtime has reported yet. If the creation of the container
-// later requests the same resources, it gets the same answers. ok is false if the agent must decide the container at
-// its creation: the kubelet's grants are not known yet, a plugin refuses the container, or the engine would refuse it
-// now.
+// Expect asks resource plugins to allocate resources for a container that no runtime has reported yet. If a runtime
+// later creates the container with the same resource requests, the plugins give the same answers. The result ok is
+// false if the agent cannot decide about the container before its creation: the kubelet's grants are not known yet, a
+// plugin refuses the container, or the engine would refuse the container now.
 func (g *Gatherer) Expect(ctx context.Context, ev *lifecycle.Event) (got GatheredFacts, ok bool) {
 	if g.grantsUnknown(ev.Pod) {
 		return got, false
@@ -28,7 +28,8 @@ func (g *Gatherer) grantsUnknown(pod *lifecycle.Pod) bool {
 	return g.o.Grants != nil && g.grantsMatter(pod) && g.o.Grants.Granted(pod) == nil
 }
 
-// ReleaseExpected releases what plugins allocated for an expected pod, if no container of it was created.
+// ReleaseExpected releases what plugins allocated for a pod before a runtime reported the pod. If a container of the
+// pod was created, ReleaseExpected releases nothing.
 func (g *Gatherer) ReleaseExpected(podUID string) {
 	if g.o.Plugins != nil {
 		g.o.Plugins.RemoveExpected(podUID)

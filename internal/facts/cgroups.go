@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readCgroups finds the cgroups of the event's pods, and reads the CPUs that they allow. After CPUs were offline,
-// cgroups may lack them permanently, or allow them again.
+// readCgroups finds the cgroups of the event's pods, and reads the CPUs that these cgroups allow. The allowed CPUs can
+// change: a cgroup loses CPUs that go offline, and only some cgroups get these CPUs back when the CPUs come online.
 func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	allowed := func(p *lifecycle.Pod) {
 		dir, err := cgroup.PodPath(p.CgroupParent)
@@ -28,16 +28,16 @@ func (g *Gatherer) readCgroups(_ *route.Capabilities, ev *lifecycle.Event, f *en
 		g.findUndescribedCgroups(ev)
 		eachPod(ev, func(p **lifecycle.Pod) {
 			g.o.Presence.NoteCgroup(*p)
-			if ev.Container == nil { // an earlier event has reported the pod of a container
+			if ev.Container == nil { // at a container's event, the pod's CPUs are known from an earlier event
 				allowed(*p)
 			}
 		})
 	}
 }
 
-// findUndescribedCgroups finds the cgroups of pods and containers that the runtime lists and cannot describe. The
-// keeper reads and limits the values in these cgroups. findUndescribedCgroups puts the results into copies, because the
-// attachment also uses the event's pods and containers.
+// findUndescribedCgroups finds the cgroups of pods and containers that the runtime lists, but whose status the runtime
+// cannot return. The agent needs these cgroups to read and change values of the containers. The function writes the
+// paths into copies of the pods and containers, because the attachment also uses the original objects.
 func (g *Gatherer) findUndescribedCgroups(ev *lifecycle.Event) {
 	var dirs []string
 	eachPod(ev, func(p **lifecycle.Pod) {

@@ -13,7 +13,8 @@ import (
 
 // Claims is a source of the CPUs that resource claims give to containers.
 type Claims interface {
-	// MayGiveCPUs reports whether claims may give CPUs to a container.
+	// MayGiveCPUs reports whether a container's request has a CDI device of a claim that possibly gives CPUs to the
+	// container.
 	MayGiveCPUs(ctr *lifecycle.Container) bool
 	// Refresh reads which CPUs the CDI devices of claims give to containers. If some of the devices are not known yet,
 	// it waits for a short time, at most until ctx ends.
@@ -25,19 +26,23 @@ type Claims interface {
 	ClassClaims
 }
 
-// ClassClaims is a source of the classes, pools and balloon types that resource claims name for pods.
+// ClassClaims is a source of the resource claims that select a class, a pool or a balloon type for their pods. Such a
+// claim names a CDI device of the kind trimtab.io/class, trimtab.io/pool or trimtab.io/balloon.
 type ClassClaims interface {
-	// ReadCheckpoint reads the claims of pods again.
+	// ClassDevices returns the CDI devices of a pod's claims that select a class, a pool or a balloon type, sorted. The
+	// result is from the last ReadCheckpoint.
 	ReadCheckpoint()
-	// ClassDevices returns the CDI devices by which claims name classes, pools and balloon types for a pod, sorted. The
+	// ClassDevices returns the CDI devices of a pod's claims that name a class, pool or balloon type, sorted. The
 	// result is from the last ReadCheckpoint.
 	ClassDevices(podUID string) []lifecycle.ClaimedDevice
 }
 
-// creationEvents are the events whose containers the state may not have yet.
+// creationEvents are the kinds of events that can report containers which are new to the agent.
 var creationEvents = []lifecycle.Kind{lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer, lifecycle.Synchronize}
 
-// eachClaimant calls a function for each container of the event to which claims may give CPUs.
+// eachClaimant calls a function for each container of the event that possibly gets CPUs from resource claims. If the
+// runtime reports no CDI devices of a container, the function gets a copy of the container. The copy has the CDI
+// devices from the agent's record of the container or, if the record has none, from the kubelet.
 func (g *Gatherer) eachClaimant(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr *lifecycle.Container)) {
 	if g.o.Claims == nil || !slices.Contains(creationEvents, ev.Kind) {
 		return
@@ -60,15 +65,15 @@ func (g *Gatherer) eachClaimant(ev *lifecycle.Event, do func(p *lifecycle.Pod, c
 	})
 }
 
-// recordedClaims returns the claimed devices in a container's record. CRI-O does not report the CDI devices of an
-// existing container.
+// recordedClaims returns the CDI devices of a container's claims, as the agent's record of the container lists them.
+// The record is needed because CRI-O does not report the CDI devices of an existing container.
 func (g *Gatherer) recordedClaims(p *lifecycle.Pod, ctr *lifecycle.Container) []string {
-	if r, late := g.o.Checkpoint.Record(ctr.ID); late {
+	if r, stored := g.o.Checkpoint.Record(ctr.ID); stored {
 		return r.ClaimDevices
 	}
 	text := ctr.Annotations[intent.RecordKey]
 	if !strings.Contains(text, `"claims":`) {
-		return nil // most records have no claims, so their signature need not be checked here
+		return nil // without claims, the record's signature need not be checked here
 	}
 	r, err := g.o.Signer.Read(p.UID, ctr.Name, text)
 	if err != nil {
@@ -82,23 +87,24 @@ func (g *Gatherer) recordedClaims(p *lifecycle.Pod, ctr *lifecycle.Container) []
 func (g *Gatherer) awaitClaims(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *GatheredFacts) (missing bool) {
 	g.decideAgainForClaims(ev)
 	var devices []string
-	concerns := false
+	hasClaimant := false
 	g.eachClaimant(ev, func(_ *lifecycle.Pod, ctr *lifecycle.Container) {
-		concerns, devices = true, append(devices, ctr.CDIDevices...)
+		hasClaimant, devices = true, append(devices, ctr.CDIDevices...)
 	})
-	if !concerns {
+	if !hasClaimant {
 		return false
 	}
-	if !g.claimsDecideCPUs() { // claims matter only after a change of the policy, so the event does not wait for them
-		now, end := context.WithCancel(ctx)
+	if !g.claimsDecideCPUs() { // only a later policy can need the claims, so Refresh reads them but does not wait
+		ended, end := context.WithCancel(ctx)
 		end()
-		ctx = now
+		ctx = ended
 	}
 	g.o.Claims.Refresh(ctx, devices)
 	return false
 }
 
-// readClaims adds the claims of the event's containers.
+// readClaims adds to f.Claims the claims that give CPUs to the event's containers. It adds to the event's pods the CDI
+// devices of claims that select a class, a pool or a balloon type.
 func (g *Gatherer) readClaims(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	g.addClassDevices(ev)
 	g.eachClaimant(ev, func(p *lifecycle.Pod, ctr *lifecycle.Container) {

@@ -7,24 +7,25 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readDevices adds two facts. For a new container of a pod that requests CDI devices, it adds the node's CDI devices.
-// For a Synchronize, it adds which containers have CDI devices exclusively.
+// readDevices adds facts about CDI devices. If a new container or its pod possibly requests CDI devices, it adds the
+// node's CDI devices. For a Synchronize, it adds the CDI devices that containers have exclusively.
 func (g *Gatherer) readDevices(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if ev.Kind == lifecycle.Synchronize {
 		f.HeldDevices = g.o.Checkpoint.Devices()
 		return
 	}
 	creates := ev.Kind == lifecycle.CreateContainer || ev.Kind == lifecycle.Expect
-	if g.o.NodeDevices == nil || !creates || ev.Pod == nil || ev.Container == nil || !g.asksDevices(ev) {
+	if g.o.NodeDevices == nil || !creates || ev.Pod == nil || ev.Container == nil || !g.requestsDevices(ev) {
 		return
 	}
 	f.NodeDevices = g.o.NodeDevices()
 }
 
-// asksDevices reports whether a new container, or a later container of its pod, may request CDI devices. A later
-// container counts, because the agent refuses the first container if a later one cannot get its devices. The state
-// does not have an expected pod, so the pod's annotation counts.
-func (g *Gatherer) asksDevices(ev *lifecycle.Event) bool {
+// requestsDevices reports whether a new container, or a later container of its pod, possibly requests CDI devices. A
+// later container counts, because the agent refuses the first container if a later container cannot get its devices. If
+// no runtime has reported the pod yet, the state does not have the pod. Then requestsDevices checks the pod's
+// annotation.
+func (g *Gatherer) requestsDevices(ev *lifecycle.Event) bool {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()
 	if p := s.Pod(ev.Pod.ID); p != nil {

@@ -7,9 +7,9 @@ import (
 )
 
 // readEndedPods finds pods that own CPUs or CDI devices and ended without an event. Some runtimes do not report the end
-// of pods older than their last restart, but the kubelet removes the pod's cgroup. readEndedPods checks the cgroups of
-// these pods only when a container of a pod is created that requests CPUs or exclusive CDI devices, or when a
-// container is removed.
+// of pods that are older than the runtime's last restart, but the kubelet removes the pod's cgroup. readEndedPods
+// checks the cgroups at two events only: when a container is removed, and when a container is created in a pod that
+// requests CPUs or exclusive CDI devices.
 func (g *Gatherer) readEndedPods(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if ev.Pod == nil || ev.Kind != lifecycle.CreateContainer && ev.Kind != lifecycle.RemoveContainer {
 		return
@@ -21,8 +21,8 @@ func (g *Gatherer) readEndedPods(_ *route.Capabilities, ev *lifecycle.Event, f *
 	}
 }
 
-// ownerCgroups returns the cgroup parents of the pods that own CPUs or CDI devices, if the event's pod requests CPUs or
-// exclusive CDI devices, or if the event removes a container.
+// ownerCgroups returns the cgroup parents of the pods that own CPUs or CDI devices, by sandbox id. It returns nil if
+// the event creates a container, and the container's pod requests neither CPUs nor exclusive CDI devices.
 func (g *Gatherer) ownerCgroups(ev *lifecycle.Event) map[string]string {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()

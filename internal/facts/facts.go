@@ -2,8 +2,9 @@
 // kubelet's grants, hook servers' answers, records, and the CPUs that cgroups allow. It decides
 // nothing and writes nothing.
 //
-// It has two steps. Gather runs before the agent decides the event. It waits for slow sources, and holds no lock. Read
-// runs when the agent decides the event, and adds facts that are known already or can be read at once.
+// Facts of an event are gathered in two steps. Gather runs before the agent decides the event. It waits for slow
+// sources, and holds no lock. Read runs when the agent decides the event, and adds facts that are known already or can
+// be read at once.
 package facts
 
 import (
@@ -31,20 +32,21 @@ type Options struct {
 	Claims Claims
 	// DecidesAhead means that the agent chooses CPUs for pods before a runtime reports the pods (Expect events).
 	DecidesAhead bool
-	// AllowedCPUs returns the CPUs that a cgroup may use, as a kernel list.
+	// AllowedCPUs returns the CPUs that a cgroup may use, as a kernel list. The result ok is false if the CPUs cannot
+	// be read.
 	AllowedCPUs func(dir string) (list string, ok bool)
 	Tree        *cgroup.Tree // the tree with the cgroups of pods and containers
-	Presence    *Presence
-	// HasInterface reports whether the host has a network interface. It is nil if the interfaces of the host are
-	// not known.
+	Presence    *Presence    // knows which of these cgroups exist
+	// HasInterface reports whether the host has a network interface. The result known is false if the interfaces cannot
+	// be read. HasInterface is nil if the interfaces of the host are never known.
 	HasInterface func(name string) (has, known bool)
 	// NodeDevices returns the devices that the node's CDI specifications name; nil for none.
 	NodeDevices func() []lifecycle.NodeDevice
 	// FormerAgent is another agent from which this agent takes over; nil for none.
 	FormerAgent FormerAgent
 	State       State
-	Signer      *record.Signer
-	Checkpoint  *record.Checkpoint
+	Signer      *record.Signer     // checks the signatures of the records in annotations
+	Checkpoint  *record.Checkpoint // has the records that are not in annotations
 	// DecideAgain decides a pod again with its current facts.
 	DecideAgain func(pod *lifecycle.Pod)
 	// CountPanic counts a panic under the name of the hook that caused it; "" if no hook did.
@@ -52,7 +54,7 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// State gives access to the engine's state, which does not change until it is freed.
+// State gives access to the engine's state. Hold locks the state and returns it. The state does not change until Free.
 type State interface {
 	Hold() *engine.State
 	Free()
@@ -62,23 +64,26 @@ type State interface {
 type GatheredFacts struct {
 	// HookServers has the merged answers of hook servers and resource plugins.
 	HookServers lifecycle.HookServerAnswer
-	// Problems reports waits that ended early, if the event has no container that could report them.
+	// Problems has a problem for each source whose information did not come in time, if the event has no container. If
+	// the event has a container, HookServers.Problems has these problems.
 	Problems []lifecycle.Problem
 	// TimeLimit is how long the runtime waits for the answer; 0 if there is no limit.
 	TimeLimit time.Duration
 
 	refusal      error            // the refusal of a hook server or resource plugin
 	notAllocated bool             // the engine would refuse the container, so plugins were not asked to allocate
-	notifyAtEnd  *lifecycle.Event // the event of which hook servers are notified at the end of this event; nil for none
+	notifyAtEnd  *lifecycle.Event // what hook servers are notified of when the gathered event ends; nil for nothing
 }
 
 // source is one source of facts.
 type source struct {
-	// key and description describe the source in the problem of a wait that ended early.
+	// key and description name the source in a problem. This problem reports that the source's information did not come
+	// in time.
 	key, description string
-	// await waits for what the event needs, and reports whether some of it is missing.
+	// await waits for the information that the event needs from the source, and reports whether some of the information
+	// is still missing. It is nil if the source needs no wait.
 	await func(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) (missing bool)
-	// read adds the facts that are known now.
+	// read adds the facts of the source that are known now; nil if the source only waits.
 	read func(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts)
 }
 
@@ -93,15 +98,15 @@ type Gatherer struct {
 // New makes a gatherer.
 func New(o Options) *Gatherer {
 	g := &Gatherer{o: o, queue: containerQueue{lastEvent: map[string]chan struct{}{}}}
-	g.sources = []source{ // in the order of their calls
-		{await: g.rereadClaims}, // the sources below ask which pods have claims
+	g.sources = []source{ // called in this order
+		{await: g.rereadClaims}, // first, because the next sources ask which pods have claims
 		{key: lifecycle.MissingGrantsKey, description: "the kubelet's grants for the pod", await: g.awaitGrants, read: g.readGrants},
 		{key: lifecycle.MissingSpecKey, description: "the pod's spec", await: g.awaitSpec, read: g.readSpecs},
 		{await: g.awaitClaims, read: g.readClaims},
 		{await: g.askHookServers},
 		{await: g.askPlugins, read: g.readPlugins},
 		{read: g.readCgroups},
-		{read: g.readRecords}, // before readFormerAgent, because readRecords must find FormerAgent set only for a what-if
+		{read: g.readRecords}, // before readFormerAgent: here only a simulated takeover has set FormerAgent
 		{read: g.readFormerAgent},
 		{read: g.readCPUs},
 		{read: g.readInterfaces},
@@ -118,9 +123,9 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 	ctx, limit, free := limitWaits(ctx, can, ev)
 	defer free()
 	got.TimeLimit = limit
-	leave, whole := g.queue.enter(ev), false
+	leave, complete := g.queue.enter(ev), false
 	defer func() {
-		if !whole { // after a panic
+		if !complete { // after a panic
 			leave()
 		}
 	}()
@@ -128,7 +133,7 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 	for _, s := range g.sources {
 		if s.await != nil && s.await(ctx, can, ev, &got) && ctx.Err() != nil {
 			late = append(late, lifecycle.Problem{
-				Key: s.key, Warning: true, Reason: s.description + " came too late: the runtime's time limit for the event was over",
+				Key: s.key, Warning: true, Reason: s.description + " did not come in time: the runtime limits the time for the event",
 				Then: "the agent decides the event without this information, and again when it gets the information",
 			})
 		}
@@ -138,7 +143,7 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 	} else {
 		got.Problems = late
 	}
-	whole = true
+	complete = true
 	return got, func() {
 		leave()
 		if got.notifyAtEnd != nil {
@@ -147,7 +152,7 @@ func (g *Gatherer) Gather(ctx context.Context, can *route.Capabilities, ev *life
 	}, got.refusal
 }
 
-// Read adds to the facts of an event what is known already or can be read at once.
+// Read adds to f the facts of an event that are known already or can be read at once.
 func (g *Gatherer) Read(can *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	for _, s := range g.sources {
 		if s.read != nil {
@@ -157,17 +162,17 @@ func (g *Gatherer) Read(can *route.Capabilities, ev *lifecycle.Event, f *engine.
 }
 
 // waitNumerator/waitDenominator is the share of a runtime's time limit that waits may take. The rest is for the
-// decision, the kernel and the answer.
+// decision, for writes to the kernel and for the answer.
 const waitNumerator, waitDenominator = 3, 4
 
-// limitWaits limits the waits of an event to their share of the runtime's time limit. It also returns that time
-// limit. The caller calls free after the last wait. A Synchronize has no limit, because it is answered before it is
-// decided.
+// limitWaits limits the waits of an event to their share of the runtime's time limit. It also returns the runtime's
+// time limit. The caller calls free after the last wait. A Synchronize has no limit, because the agent answers the
+// runtime before it decides a Synchronize.
 func limitWaits(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (bounded context.Context, limit time.Duration, free func()) {
 	if ev.Kind == lifecycle.Synchronize {
 		return ctx, 0, func() {}
 	}
-	limit = can.AnswersWithin
+	limit = can.AnswerTimeout
 	if end, bounded := ctx.Deadline(); bounded {
 		if left := time.Until(end); limit <= 0 || left < limit {
 			limit = max(left, time.Nanosecond)
@@ -180,7 +185,8 @@ func limitWaits(ctx context.Context, can *route.Capabilities, ev *lifecycle.Even
 	return ctx, limit, free
 }
 
-// put adds an entry, and makes the map for the first one. Most events have no such facts, and so no map.
+// put adds an entry to a map. If the map is nil, put makes the map first. So if an event has no facts of a kind, the
+// map of these facts stays nil.
 func put[V any](m *map[string]V, key string, v V) {
 	if *m == nil {
 		*m = map[string]V{}
@@ -200,8 +206,8 @@ func eachPod(ev *lifecycle.Event, do func(p **lifecycle.Pod)) {
 	}
 }
 
-// eachContainer calls a function for each container of an event, with its pod. The function may replace the
-// container. If the event does not have the pod, the pod is empty.
+// eachContainer calls a function for each container of an event. The function gets the container and its pod. If the
+// event does not have the pod, the function gets an empty pod. The function may replace the container.
 func eachContainer(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr **lifecycle.Container)) {
 	if ev.Pod != nil && ev.Container != nil {
 		do(ev.Pod, &ev.Container)
@@ -216,12 +222,12 @@ func eachContainer(ev *lifecycle.Event, do func(p *lifecycle.Pod, ctr **lifecycl
 	}
 }
 
-// podsWhere returns the pods that have not ended and meet a condition.
-func (g *Gatherer) podsWhere(of func(*engine.State) []*engine.Pod, test func(*engine.Pod) bool) []*lifecycle.Pod {
+// podsWhere returns the selected pods that have not ended and meet a condition.
+func (g *Gatherer) podsWhere(selected func(*engine.State) []*engine.Pod, condition func(*engine.Pod) bool) []*lifecycle.Pod {
 	defer g.o.State.Free()
 	var out []*lifecycle.Pod
-	for _, p := range of(g.o.State.Hold()) {
-		if p != nil && !p.Stopped && test(p) {
+	for _, p := range selected(g.o.State.Hold()) {
+		if p != nil && !p.Stopped && condition(p) {
 			out = append(out, p.Pod)
 		}
 	}

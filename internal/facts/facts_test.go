@@ -142,7 +142,7 @@ func TestBudget(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, tt.call)
 					defer cancel()
 				}
-				bounded, limit, free := limitWaits(ctx, &route.Capabilities{AnswersWithin: tt.within}, &lifecycle.Event{Kind: tt.kind})
+				bounded, limit, free := limitWaits(ctx, &route.Capabilities{AnswerTimeout: tt.within}, &lifecycle.Event{Kind: tt.kind})
 				defer free()
 				if limit != tt.limit {
 					t.Errorf("the limit is %v, not %v", limit, tt.limit)
@@ -205,7 +205,7 @@ func TestGather(t *testing.T) {
 				o.Specs, o.HookServers = lateSpecs{l}, servers
 				g := New(o)
 				start := time.Now()
-				got, done, err := g.Gather(t.Context(), &route.Capabilities{Create: tt.create, AnswersWithin: 2 * time.Second}, &tt.ev)
+				got, done, err := g.Gather(t.Context(), &route.Capabilities{Create: tt.create, AnswerTimeout: 2 * time.Second}, &tt.ev)
 				if took := time.Since(start); took > 1500*time.Millisecond {
 					t.Errorf("it took %v", took)
 				}

@@ -7,12 +7,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// This file reads the CDI devices of claims from the kubelet's PodResources API. Some runtimes do not show a
-// container's CDI devices, and then this API says which container of a pod has which claim.
+// This file reads the CDI devices of claims from the kubelet's PodResources API. Some runtimes do not report a
+// container's CDI devices. For them, the agent learns from this API which container of a pod has which claim.
 
 // mustAskForClaims reports whether the agent must ask the kubelet for the claims of a new container before it
-// decides the container. This is so if claims decide CPUs, the kubelet's checkpoint has claims for CPUs of the pod,
-// and the runtime's request has no CDI device.
+// decides the container. This is so if claims decide who owns CPUs, the kubelet's checkpoint has claims for CPUs of the
+// pod, and the runtime's request has no CDI device.
 func (g *Gatherer) mustAskForClaims(ev *lifecycle.Event) bool {
 	if ev.Kind != lifecycle.CreateContainer || ev.Container == nil || len(ev.Container.CDIDevices) > 0 || g.o.Claims == nil || !g.claimsDecideCPUs() {
 		return false
@@ -20,8 +20,9 @@ func (g *Gatherer) mustAskForClaims(ev *lifecycle.Event) bool {
 	return g.usesClaims(ev.Pod)
 }
 
-// podsWithHiddenClaims returns the pods of a Synchronize with claims for CPUs that neither the runtime nor a record
-// reports. It returns nil if claims do not decide CPUs.
+// podsWithHiddenClaims returns the pods of a Synchronize that have claims for CPUs, but a container without known CDI
+// devices. The CDI devices of a container are not known if neither the runtime nor the agent's record of the container
+// reports any. If claims do not decide who owns CPUs, podsWithHiddenClaims returns nil.
 func (g *Gatherer) podsWithHiddenClaims(ev *lifecycle.Event) (pods []*lifecycle.Pod) {
 	if g.o.Claims == nil || !g.claimsDecideCPUs() {
 		return nil
@@ -34,22 +35,23 @@ func (g *Gatherer) podsWithHiddenClaims(ev *lifecycle.Event) (pods []*lifecycle.
 	return pods
 }
 
-// usesClaims reports whether the kubelet prepared claims for CPUs for a pod.
+// usesClaims reports whether the kubelet prepared resource claims for CPUs for a pod.
 func (g *Gatherer) usesClaims(p *lifecycle.Pod) bool {
 	return g.o.Claims != nil && p != nil && p.UID != "" && g.o.Claims.HasCPUClaims(p.UID)
 }
 
-// readGrantedClaims adds the claims of containers whose devices the kubelet reported after their creation.
+// readGrantedClaims adds to f.Claims the claims of a pod's existing containers. It handles containers whose CDI devices
+// the kubelet reported only after their creation.
 func (g *Gatherer) readGrantedClaims(p *lifecycle.Pod, f *engine.Facts) {
 	granted := g.knownGrants(p.UID)
 	if granted == nil {
 		return
 	}
 	state := g.o.State.Hold()
-	gives := state.Policy.ClaimsDecideCPUs()
+	claimsDecide := state.Policy.ClaimsDecideCPUs()
 	known := map[string]*engine.Container{}
 	for _, id := range state.ContainersOf(p.ID) {
-		if c := state.Container(id); gives && c != nil && c.Alive() {
+		if c := state.Container(id); claimsDecide && c != nil && c.Alive() {
 			known[id] = c
 		}
 	}
@@ -65,9 +67,10 @@ func (g *Gatherer) readGrantedClaims(p *lifecycle.Pod, f *engine.Facts) {
 	}
 }
 
-// reportMissingDevices adds a problem to a container's claims if the kubelet reports claimed devices for the
-// container that the runtime's request lacks, although the request has other devices. The container gets the CPUs
-// of the devices in the request.
+// reportMissingDevices compares the CDI devices that the kubelet reports for a container with the devices in the
+// runtime's request. If the request lacks a device of a claim, the claim gives the container no CPUs of this device.
+// Then reportMissingDevices returns the grant with an additional problem. If the request has no devices at all, it
+// returns the grant unchanged.
 func (g *Gatherer) reportMissingDevices(podUID, container string, requested []string, grant *lifecycle.ClaimGrant) *lifecycle.ClaimGrant {
 	if len(requested) == 0 {
 		return grant
@@ -78,8 +81,8 @@ func (g *Gatherer) reportMissingDevices(podUID, container string, requested []st
 		}
 		q := lifecycle.Problem{
 			Key: "authority", Value: name, Warning: true,
-			Reason: "the kubelet's PodResources API reports this device for the container, and the runtime's request does not have it",
-			Then:   "the claim gives the container no CPUs",
+			Reason: "the kubelet's PodResources API reports this device for the container, but the runtime's request lacks the device",
+			Then:   "the claim of this device gives the container no CPUs",
 		}
 		if grant != nil && slices.Contains(grant.Problems, q) {
 			continue

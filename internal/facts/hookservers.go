@@ -18,7 +18,7 @@ import (
 // HookServers are external hook servers. The agent asks them about an event before it decides the event, so that a
 // slow server delays only the container of the event.
 type HookServers interface {
-	// Asks reports whether the agent asks any server about a kind of event, or notifies it of such events.
+	// Asks reports whether the agent asks any server about a kind of event, or notifies any server of such events.
 	Asks(kind lifecycle.Kind) bool
 	// Ask returns the servers' answers for the event's container or pod. It waits at most for the servers' own time
 	// limit. The error is a refusal: the event must fail.
@@ -27,8 +27,8 @@ type HookServers interface {
 	Notify(ev *lifecycle.Event)
 }
 
-// Wants returns all kinds of events that a hook server may need. The agent subscribes to events only once, and hook
-// servers may be added later.
+// Wants returns all kinds of events that any hook server may need. The list does not depend on the present servers,
+// because the agent subscribes to events only once, and hook servers may be added later.
 func (g *Gatherer) Wants() []lifecycle.Kind {
 	if g.o.HookServers == nil {
 		return nil
@@ -58,15 +58,16 @@ func (g *Gatherer) AskBeforePod(ctx context.Context, can *route.Capabilities, po
 	return g.ask(ctx, can, ev)
 }
 
-// askHookServers asks hook servers about an event. It also builds the event of which they are notified afterwards,
-// because the state may no longer have the container then.
+// askHookServers asks hook servers about an event. It also builds the notification for the end of the event now,
+// because the state may no longer have the container when the event ends.
 func (g *Gatherer) askHookServers(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) (missing bool) {
 	g.addAnswers(ev)
 	switch {
 	case ev.Pod == nil:
 		return false
 	case ev.Kind == lifecycle.StartContainer && !can.CarriesRecords():
-		// Such an attachment reports a start only after the container has started.
+		// An attachment that cannot write records into annotations reports a start only after the container has
+		// started. So hook servers also get the notification that the container has started.
 		got.notifyAtEnd = g.notificationEvent(ev, lifecycle.PostStartContainer)
 	case ev.Kind == lifecycle.PostStartContainer, ev.Kind == lifecycle.StopContainer, ev.Kind == lifecycle.StopPodSandbox:
 		got.notifyAtEnd = g.notificationEvent(ev, ev.Kind)
@@ -87,7 +88,8 @@ func (g *Gatherer) asks(kind lifecycle.Kind) bool {
 	return g.o.HookServers != nil && g.o.HookServers.Asks(kind)
 }
 
-// notificationEvent returns the event of which hook servers are notified, or nil if no server needs it.
+// notificationEvent returns the event of which hook servers are notified, or nil if no server needs events of this
+// kind.
 func (g *Gatherer) notificationEvent(ev *lifecycle.Event, kind lifecycle.Kind) *lifecycle.Event {
 	if !g.asks(kind) {
 		return nil
@@ -97,8 +99,8 @@ func (g *Gatherer) notificationEvent(ev *lifecycle.Event, kind lifecycle.Kind) *
 	return past
 }
 
-// ask asks hook servers about one event. A refusal becomes an error if the attachment can still fail the event, and
-// otherwise a problem. After a panic, ask returns an empty answer.
+// ask asks hook servers about one event. If a server refuses the event, ask returns an error if the attachment can
+// still fail the event, and otherwise a problem. After a panic, ask returns an empty answer.
 func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event) (o lifecycle.HookServerAnswer, err error) {
 	if !g.asks(ev.Kind) {
 		return o, nil
@@ -118,8 +120,8 @@ func (g *Gatherer) ask(ctx context.Context, can *route.Capabilities, ev *lifecyc
 	return o, nil
 }
 
-// addAnswers adds the labels and annotations in earlier answers of hook servers to an event's pods. It replaces the
-// pods of the event by copies.
+// addAnswers adds the labels and annotations from earlier answers of hook servers to the pods of an event. It replaces
+// these pods by copies.
 func (g *Gatherer) addAnswers(ev *lifecycle.Event) {
 	eachPod(ev, func(p **lifecycle.Pod) {
 		if o, wanted := g.o.Checkpoint.Overlay((*p).ID); wanted {
@@ -130,14 +132,14 @@ func (g *Gatherer) addAnswers(ev *lifecycle.Event) {
 	})
 }
 
-// withEntries returns a copy of have with the labels or annotations of more. It does not add records, because only the
-// agent writes records.
-func withEntries(have, more map[string]string) map[string]string {
-	if len(more) == 0 {
-		return have
+// withEntries returns a copy of labels or annotations with additional entries. It leaves out the annotation that holds
+// the agent's record of a container, because only the agent writes records.
+func withEntries(entries, additional map[string]string) map[string]string {
+	if len(additional) == 0 {
+		return entries
 	}
-	n := maps.Clone(have)
-	for k, v := range more {
+	n := maps.Clone(entries)
+	for k, v := range additional {
 		if k != intent.RecordKey {
 			put(&n, k, v)
 		}
@@ -145,8 +147,8 @@ func withEntries(have, more map[string]string) map[string]string {
 	return n
 }
 
-// withStoredValues returns an event whose pod and container have the values in the state. These are the requests
-// with the earlier answers of hook servers, so that the servers need no state.
+// withStoredValues returns a copy of an event, with the values that the state has for its pod and container. These are
+// the requested values, changed by the earlier answers of hook servers. So hook servers need not store their answers.
 func (g *Gatherer) withStoredValues(ev *lifecycle.Event) *lifecycle.Event {
 	defer g.o.State.Free()
 	s := g.o.State.Hold()
@@ -158,13 +160,13 @@ func (g *Gatherer) withStoredValues(ev *lifecycle.Event) *lifecycle.Event {
 		return out
 	}
 	n := *ev.Container
-	if _, stamped := n.Annotations[intent.RecordKey]; stamped {
+	if _, hasRecord := n.Annotations[intent.RecordKey]; hasRecord {
 		n.Annotations = maps.Clone(n.Annotations)
 		delete(n.Annotations, intent.RecordKey)
 	}
 	if known := s.Container(n.ID); known != nil && ev.Kind != lifecycle.CreateContainer {
-		asked := engine.MergeUpdate(known.Pristine, ev.Requested)
-		n.Resources.CPU, n.Resources.Memory.Limit, n.Resources.Hugepages = asked.CPU, asked.Memory.Limit, asked.Hugepages
+		requested := engine.MergeUpdate(known.Pristine, ev.Requested)
+		n.Resources.CPU, n.Resources.Memory.Limit, n.Resources.Hugepages = requested.CPU, requested.Memory.Limit, requested.Hugepages
 		for _, v := range engine.NotOverridden(known.HookServerValues, ev.Requested) {
 			setValue(&n, v)
 		}
@@ -173,7 +175,7 @@ func (g *Gatherer) withStoredValues(ev *lifecycle.Event) *lifecycle.Event {
 	return out
 }
 
-// setValue puts a value into a container.
+// setValue sets the field of a container that v.Field names to the value v.
 func setValue(c *lifecycle.Container, v lifecycle.Value) {
 	r := &c.Resources
 	switch v.Field {

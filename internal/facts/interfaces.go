@@ -6,8 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readInterfaces reads whether the host has the network interfaces that a new container requests. An interface leaves
-// the host when a container gets it, and no event reports its return.
+// readInterfaces reads whether the host has the network interfaces that a new container requests. It reads them for
+// each container anew: an interface leaves the host when a container gets the interface, and no event reports its
+// return.
 func (g *Gatherer) readInterfaces(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if g.o.HasInterface == nil || ev.Kind != lifecycle.CreateContainer || ev.Pod == nil || ev.Container == nil {
 		return
@@ -19,15 +20,16 @@ func (g *Gatherer) readInterfaces(_ *route.Capabilities, ev *lifecycle.Event, f 
 	}
 }
 
-// requestedInterfaces returns the interfaces that a pod requests for a container and that its namespace may request.
+// requestedInterfaces returns the host's names of the interfaces that a pod requests for a container. Interfaces that
+// the pod's namespace must not request are not among them.
 func (g *Gatherer) requestedInterfaces(podID, container string) (names []string) {
 	defer g.o.State.Free()
 	p := g.o.State.Hold().Pod(podID)
 	if p == nil {
 		return nil
 	}
-	for _, asked := range p.Intent.InterfacesOf(container) {
-		for _, d := range asked.V {
+	for _, requested := range p.Intent.InterfacesOf(container) {
+		for _, d := range requested.V {
 			names = append(names, d.Host)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 // Specs is a source of pod specs.
 type Specs interface {
-	// Await waits for the pod's spec. It returns without the spec if no source answers, or if ctx or the source's own
-	// time limit ends. The limit is needed because a runtime waits for the agent's answer.
+	// Await waits until the pod's spec is known. It gives up if the spec cannot be read, if ctx ends, or after the
+	// source's own time limit. The limit is needed because a runtime waits for the agent's answer.
 	Await(ctx context.Context, pod *lifecycle.Pod)
 	// Spec returns the known spec, or nil if it is unknown. It sends no request.
 	Spec(podUID string) *lifecycle.PodSpec
@@ -23,14 +23,15 @@ type Specs interface {
 
 // Grants is a source of the devices, CPUs and memory nodes that the kubelet gave to pods.
 type Grants interface {
-	// Await waits for the grants of the pods. It returns without them if the kubelet does not answer in time.
+	// Await waits until the grants of the pods are known. It gives up if the kubelet does not answer in time.
 	Await(ctx context.Context, pods ...*lifecycle.Pod)
-	// Invalidate requests a pod's grants again, because the known ones may be old.
+	// Granted returns a pod's known grants. If they are not known, it returns nil at once and requests them from the
+	// kubelet. When the kubelet has answered, the source causes a call of Gatherer.Inform, which decides the pod again.
 	Invalidate(pod *lifecycle.Pod)
-	// Granted returns the known grants. If they are unknown, it returns nil at once and requests them. The
-	// source calls Inform when they are known.
+	// Granted returns a pod's known grants. If they are not known, it returns nil at once and requests them from the
+	// kubelet. When the source has them, it causes a call of Gatherer.Inform.
 	Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants
-	// Known returns the known grants, or nil. It sends no request.
+	// Known returns a pod's known grants, or nil. It sends no request.
 	Known(podUID string) *lifecycle.KubeletGrants
 }
 
@@ -50,8 +51,8 @@ func (g *Gatherer) knownGrants(uid string) *lifecycle.KubeletGrants {
 	return g.o.Grants.Known(uid)
 }
 
-// awaitSpec waits for the spec of a new pod or container. If a pod was decided without its spec, the agent decides
-// it again before it decides the container.
+// awaitSpec waits for the pod's spec at the creation of a sandbox or container. If a pod was decided without its spec,
+// the agent decides the pod again before it decides the container.
 func (g *Gatherer) awaitSpec(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *GatheredFacts) (missing bool) {
 	if ev.Pod == nil || ev.Kind != lifecycle.RunPodSandbox && ev.Kind != lifecycle.CreateContainer {
 		return false
@@ -80,9 +81,9 @@ func (g *Gatherer) readSpecs(_ *route.Capabilities, ev *lifecycle.Event, f *engi
 	})
 }
 
-// awaitGrants waits for the kubelet's grants to the event's pods. If the kubelet decides who owns CPUs, the agent then
-// decides pods again whose grants changed. It decides them before the event, because the event's container may have got
-// their CPUs.
+// awaitGrants waits for the kubelet's grants to the event's pods. Then, if the kubelet decides who owns CPUs, it lets
+// the agent decide all pods again whose grants changed. The agent decides these pods before the event, because the
+// kubelet possibly gave CPUs of these pods to the event's container.
 func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *GatheredFacts) (missing bool) {
 	var pods []*lifecycle.Pod
 	switch {
@@ -118,8 +119,8 @@ func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *l
 	return slices.ContainsFunc(pods, func(p *lifecycle.Pod) bool { return g.knownGrants(p.UID) == nil })
 }
 
-// readGrants adds the known grants of pods whose decision depends on them. If a new policy lets the kubelet decide
-// CPUs, it adds the known grants of all pods.
+// readGrants adds the known grants of the event's pods, if the decision about a pod depends on its grants. If a new
+// policy lets the kubelet decide who owns CPUs, readGrants adds the known grants of all pods.
 func (g *Gatherer) readGrants(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	if g.o.Grants == nil {
 		return
@@ -147,7 +148,7 @@ func (g *Gatherer) kubeletDecidesCPUs() bool {
 	return g.o.State.Hold().Policy.KubeletDecidesCPUs()
 }
 
-// grantsMatter reports whether the decision about a pod depends on its grants.
+// grantsMatter reports whether the decision about a pod depends on the kubelet's grants to this pod.
 func (g *Gatherer) grantsMatter(p *lifecycle.Pod) bool {
 	s := g.o.State.Hold()
 	policy, known := s.Policy, s.Pod(p.ID)
@@ -159,8 +160,8 @@ func (g *Gatherer) grantsMatter(p *lifecycle.Pod) bool {
 	return policy.KubeletDecidesCPUs() || policy.UsesDeviceGrants(p, in)
 }
 
-// requestsOtherCPUs reports whether an update requests other CPUs than the kubelet's known grant. A resize may have
-// changed the grant. Only Guaranteed pods have such grants.
+// requestsOtherCPUs reports whether an update requests other CPUs than the kubelet's known grant has. If so, a resize
+// may have changed the grant. Only Guaranteed pods have grants of CPUs.
 func (g *Gatherer) requestsOtherCPUs(ev *lifecycle.Event) bool {
 	if ev.Container == nil || ev.Requested == nil || ev.Requested.CPU.CPUs == "" {
 		return false
@@ -187,9 +188,10 @@ func (g *Gatherer) Inform(podUIDs []string) {
 	}
 }
 
-// decideAgain decides the sandboxes of a pod again that lack its current spec, grants or allocations. sandboxes returns
-// the sandboxes to check: for a creation only one, so that not all pods are searched. A panic is only logged and
-// counted.
+// decideAgain decides sandboxes of a pod again if they were decided without the pod's current spec, grants or
+// allocations. The parameter sandboxes is a function that returns the sandboxes to check. When a container is created,
+// it returns only the container's sandbox, so that not all pods are searched. If a panic occurs, decideAgain only logs
+// and counts it.
 func (g *Gatherer) decideAgain(uid string, sandboxes func(*engine.State) []*engine.Pod) {
 	defer func() {
 		if r := recover(); r != nil {

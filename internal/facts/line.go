@@ -7,14 +7,14 @@ import (
 )
 
 // containerQueue keeps the events of one container in the order of their arrival. Each event begins when the
-// previous one has ended. Events of different containers do not wait for each other.
+// container's previous event has ended. Events of different containers do not wait for each other.
 type containerQueue struct {
 	mu        sync.Mutex
-	lastEvent map[string]chan struct{} // by container id; a channel is closed when the last event of its container has ended
+	lastEvent map[string]chan struct{} // by container id; the channel is closed when the container's last event has ended
 }
 
-// enter waits until the earlier events of the event's container have ended. Each event has a time limit. The caller
-// calls leave at the end of the event.
+// enter waits until the earlier events of the event's container have ended. The caller calls leave at the end of the
+// event.
 func (l *containerQueue) enter(ev *lifecycle.Event) (leave func()) {
 	if ev.Container == nil || ev.Container.ID == "" {
 		return func() {}

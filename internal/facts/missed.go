@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// missedPods collects the unknown pods for which Inform was called while the agent decides an event. The event may
-// report these pods, and its facts may have been read before Inform was called. So Inform has to be called again after
-// the decision.
+// missedPods collects pods that Inform could not decide again, because the state does not have them. It collects while
+// the agent decides an event: the event possibly adds these pods to the state, but with facts that were read before
+// Inform was called. So Inform has to be called again for these pods after the decision.
 type missedPods struct {
 	mu      sync.Mutex
-	collect bool     // from CollectMissedPods to TakeMissedPods
+	collect bool     // true from the call of CollectMissedPods to the call of TakeMissedPods
 	uids    []string // the unknown pods so far
 }
 
-// add notes an unknown pod. The caller holds the state.
+// add notes the UID of an unknown pod. The caller has locked the state.
 func (m *missedPods) add(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

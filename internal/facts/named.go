@@ -34,8 +34,9 @@ func (g *Gatherer) decideAgainForClaims(ev *lifecycle.Event) {
 	}
 }
 
-// addClassDevices adds the devices by which claims name classes to the event's pods. A pod keeps the devices with which
-// it was decided. These devices come from the state or, after a restart, from the records of the pod's containers.
+// addClassDevices sets the field Claimed of the event's pods to the CDI devices of claims that select a class, a pool
+// or a balloon type. A pod keeps the devices that it had at its last decision. These devices come from the state or,
+// after a restart, from the records of the pod's containers.
 func (g *Gatherer) addClassDevices(ev *lifecycle.Event) {
 	if g.o.Claims == nil {
 		return
@@ -49,7 +50,8 @@ func (g *Gatherer) addClassDevices(ev *lifecycle.Event) {
 	})
 }
 
-// devicesBefore returns the devices with which pods of the event were decided, by pod id.
+// devicesBefore returns, by pod id, the value that the field Claimed of the event's pods had at the last decision about
+// each pod.
 func (g *Gatherer) devicesBefore(ev *lifecycle.Event) map[string][]lifecycle.ClaimedDevice {
 	var before map[string][]lifecycle.ClaimedDevice
 	state := g.o.State.Hold()
@@ -72,7 +74,8 @@ func (g *Gatherer) devicesBefore(ev *lifecycle.Event) map[string][]lifecycle.Cla
 	return before
 }
 
-// classDevices returns the devices by which the claims of a pod name classes now or named classes before, sorted.
+// classDevices returns the new value of the field Claimed of a pod, sorted. It has the devices of the pod's present
+// claims that select a class, a pool or a balloon type, and the devices in the parameter before.
 func (g *Gatherer) classDevices(podUID string, before []lifecycle.ClaimedDevice) []lifecycle.ClaimedDevice {
 	now := g.o.Claims.ClassDevices(podUID)
 	has := func(device string) bool {

@@ -11,30 +11,32 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// ResourcePlugins allocate resources that the agent does not know, such as NICs. The agent asks them before it decides
-// the creation of a container.
+// ResourcePlugins allocate resources that the agent itself does not allocate, such as NICs. The agent asks the plugins
+// before it decides the creation of a container.
 type ResourcePlugins interface { //nolint:interfacebloat // what the conductor needs of plugins
-	// Question returns the requests to plugins for a new container, or nil if no plugin serves a resource that it
-	// requests. ahead means that no runtime has reported the container yet.
-	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, ahead bool) Question
-	// RemoveExpected releases what plugins allocated for an expected pod, unless a container of the pod was created.
+	// Question returns the requests to plugins for a new container, or nil if the container requests no resource of a
+	// plugin. The parameter expected is true if no runtime has reported the container yet.
+	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, expected bool) Question
+	// RemoveExpected releases what plugins allocated for a pod before a runtime reported the pod. If a container of the
+	// pod was created, RemoveExpected does nothing.
 	RemoveExpected(podUID string)
-	// PreStart notifies plugins before a container starts, if they require that.
+	// PreStart notifies the plugins that require a notification before a container starts.
 	PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) []lifecycle.Problem
 	// Remove releases what plugins allocated for a pod. It does not wait.
 	Remove(podUID string)
 	// Values returns what plugins allocated for the containers of a pod, by container name.
 	Values(podUID string) map[string][]lifecycle.Value
-	// ReleaseEnded releases what plugins allocated for pods that a Synchronize does not have.
-	ReleaseEnded(podUIDs map[string]bool)
+	// ReleaseEnded releases what plugins allocated for ended pods. livePodUIDs has the pods of a Synchronize; all other
+	// pods have ended.
+	ReleaseEnded(livePodUIDs map[string]bool)
 }
 
 // Question has the requests to resource plugins for one new container.
 type Question interface {
 	// Hints returns the NUMA nodes on which the requested resources are available.
 	Hints(ctx context.Context) ([]lifecycle.ResourceHints, []lifecycle.Problem)
-	// Allocate allocates the requested resources, on the NUMA nodes that the topology manager chose. at is nil if
-	// it made no choice. The error is a refusal: the creation must fail.
+	// Allocate allocates the requested resources on the NUMA nodes that the engine chose. The parameter at has these
+	// nodes; it is nil if the engine chose none. The error is a refusal: the creation must fail.
 	Allocate(ctx context.Context, at *lifecycle.Affinity) (lifecycle.HookServerAnswer, error)
 }
 
@@ -77,8 +79,8 @@ func (g *Gatherer) hasOtherSandbox(pod *lifecycle.Pod) bool {
 	return len(others) > 0
 }
 
-// allocate asks plugins to allocate the resources of one new container. If a plugin refuses the container, and the
-// attachment cannot refuse it any more, the refusal becomes a problem.
+// allocate asks plugins to allocate the resources of one new container. If a plugin refuses the container, and it is
+// too late for the attachment to refuse the creation, allocate reports the refusal as a problem.
 func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) {
 	err := g.requestAllocation(ctx, can, ev, got)
 	if err == nil || can.CarriesRecords() {
@@ -88,8 +90,8 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 	got.HookServers.Problems = append(got.HookServers.Problems, lateRefusal(lifecycle.ResourcePluginName, ev.Container.Name, err, can))
 }
 
-// lateRefusal returns the problem for a refusal by a hook server or resource plugin that comes too late, because the
-// attachment reports an event only after it happened.
+// lateRefusal returns the problem that reports a refusal by a hook server or resource plugin without effect. A refusal
+// has no effect if the attachment reports an event only after the event happened.
 func lateRefusal(hook, value string, err error, can *route.Capabilities) lifecycle.Problem {
 	return lifecycle.Problem{
 		Hook: hook, Value: value, Refused: true, Reason: err.Error(),
@@ -97,10 +99,10 @@ func lateRefusal(hook, value string, err error, can *route.Capabilities) lifecyc
 	}
 }
 
-// requestAllocation asks plugins about one new container. It first asks on which NUMA nodes the requested resources are
-// available. It then lets the engine choose NUMA nodes by the present state, and asks the plugins to allocate on these
-// nodes. If the engine would refuse the container, it does not ask the plugins to allocate. The error is a plugin's
-// refusal of the container.
+// requestAllocation asks plugins to allocate for one new container, in three steps. It asks the plugins on which NUMA
+// nodes the requested resources are available. It lets the engine choose NUMA nodes by the present state. It asks the
+// plugins to allocate on these nodes, but not if the engine would refuse the container. The error is a plugin's refusal
+// of the container.
 func (g *Gatherer) requestAllocation(ctx context.Context, can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) error {
 	q := g.o.Plugins.Question(ev.Pod, ev.Container, g.knownSpec(ev.Pod.UID), ev.Kind == lifecycle.Expect)
 	if q == nil {
@@ -121,8 +123,8 @@ func (g *Gatherer) requestAllocation(ctx context.Context, can *route.Capabilitie
 	return err
 }
 
-// chosenAffinity returns the NUMA nodes that the engine would choose now, or nil if plugins gave no hints. refused
-// means that the engine would refuse the container.
+// chosenAffinity returns the NUMA nodes that the engine would choose now, or nil if plugins gave no hints. The result
+// refused is true if the engine would refuse the container.
 func (g *Gatherer) chosenAffinity(can *route.Capabilities, ev *lifecycle.Event, got *GatheredFacts) (at *lifecycle.Affinity, refused bool) {
 	if len(got.HookServers.Hints) == 0 {
 		return nil, false
@@ -135,8 +137,8 @@ func (g *Gatherer) chosenAffinity(can *route.Capabilities, ev *lifecycle.Event, 
 	return plan.Affinity(), plan.Reject != "" || plan.NotExpectedReason != ""
 }
 
-// limitHints limits hints to the NUMA nodes at which plugins allocated, because the state may change before the
-// decision. It returns no hints if at is nil.
+// limitHints limits hints to the NUMA nodes at which plugins allocated. So the decision chooses these nodes, even if
+// the state has changed since the allocation. It returns no hints if at is nil.
 func limitHints(hints []lifecycle.ResourceHints, at *lifecycle.Affinity) []lifecycle.ResourceHints {
 	if at == nil {
 		return nil
@@ -150,23 +152,23 @@ func limitHints(hints []lifecycle.ResourceHints, at *lifecycle.Affinity) []lifec
 	return out
 }
 
-// withPluginValues adds the values of resource plugins to the values of hook servers. Values of hook servers have
-// priority.
-func withPluginValues(have, more []lifecycle.Value, problems *[]lifecycle.Problem) []lifecycle.Value {
+// withPluginValues adds the values of resource plugins to the values of hook servers. If both set the same field to
+// different values, the hook server's value stays, and withPluginValues adds a problem.
+func withPluginValues(values, pluginValues []lifecycle.Value, problems *[]lifecycle.Problem) []lifecycle.Value {
 	type slot struct {
 		field lifecycle.Field
 		key   string
 	}
-	from := map[slot]lifecycle.Value{}
-	for _, v := range have {
-		from[slot{v.Field, v.Key}] = v
+	bySlot := map[slot]lifecycle.Value{}
+	for _, v := range values {
+		bySlot[slot{v.Field, v.Key}] = v
 	}
-	for _, v := range more {
-		first, set := from[slot{v.Field, v.Key}]
+	for _, v := range pluginValues {
+		first, set := bySlot[slot{v.Field, v.Key}]
 		switch {
 		case !set:
-			from[slot{v.Field, v.Key}] = v
-			have = append(have, v)
+			bySlot[slot{v.Field, v.Key}] = v
+			values = append(values, v)
 		case !first.SameSetting(v):
 			*problems = append(*problems, lifecycle.Problem{
 				Hook: lifecycle.ResourcePluginName, Key: v.Why.Source + ": " + v.Setting(), Value: v.String(), Refused: true,
@@ -174,7 +176,7 @@ func withPluginValues(have, more []lifecycle.Value, problems *[]lifecycle.Proble
 			})
 		}
 	}
-	return have
+	return values
 }
 
 // readPlugins adds what plugins have allocated for a pod that is decided again.

@@ -11,31 +11,32 @@ import (
 )
 
 // Presence records which cgroups of pods and containers this agent has seen, and which containers run without a
-// cgroup. A missing cgroup alone does not end a pod, because the tree may be the wrong one: cgroup.root may be wrong,
-// or the tree may be that of another cgroup namespace. A pod ended only if its cgroup existed before, or if the runtime
-// reported the end.
+// cgroup. A missing cgroup alone does not prove that a pod has ended. The agent may look into the wrong cgroup tree:
+// cgroup.root may be wrong, or the tree may belong to another cgroup namespace. A pod has ended only if its cgroup
+// existed before, or if the runtime reported the end.
 type Presence struct {
 	tree     *cgroup.Tree
 	state    State
 	now      func() time.Time
-	interval time.Duration // between two calls of FindCgroups
+	interval time.Duration // the time between two calls of FindCgroups
 
-	mu          sync.Mutex      // guards all below; locked after the state is held
+	mu          sync.Mutex      // guards the fields below; locked after the state is held
 	seenCgroups map[string]bool // the cgroups that this agent has seen, by sandbox or container id
-	// absentSince has the time since when a cgroup is missing, by id. It has running containers, their pods, and pods
-	// that own CPUs or CDI devices.
+	// absentSince has the time of the first FindCgroups that did not find a cgroup, by sandbox or container id. It has
+	// only running containers, their pods, and pods that own CPUs or CDI devices.
 	absentSince map[string]time.Time
-	// missingCgroups are the directories of cgroups that two calls of FindCgroups did not find, by id. At the first
-	// call, a start or an end may have been in progress. The map is replaced and never changed.
+	// missingCgroups has the directories of cgroups that two calls of FindCgroups did not find, by sandbox or container
+	// id. One call is not enough, because a start or an end may be in progress. The map is replaced and never changed.
 	missingCgroups map[string]string
 }
 
-// NewPresence returns an empty Presence for a tree.
+// NewPresence returns a Presence for a cgroup tree that has seen no cgroup yet. The parameter every is the time between
+// two calls of FindCgroups.
 func NewPresence(tree *cgroup.Tree, state State, now func() time.Time, every time.Duration) *Presence {
 	return &Presence{tree: tree, state: state, now: now, interval: every, seenCgroups: map[string]bool{}, absentSince: map[string]time.Time{}}
 }
 
-// NoteCgroup notes that the cgroup of a pod was seen, if it exists.
+// NoteCgroup checks whether the cgroup of a pod exists. If so, it notes that this cgroup was seen.
 func (p *Presence) NoteCgroup(pod *lifecycle.Pod) {
 	p.mu.Lock()
 	known := p.seenCgroups[pod.ID]
@@ -79,17 +80,17 @@ func (p *Presence) EndedPods() (gone []*lifecycle.Pod) {
 }
 
 // MissingCgroups returns the missing cgroup directories of running containers, of their pods, and of pods that own CPUs
-// or CDI devices, by id.
+// or CDI devices, by sandbox or container id.
 func (p *Presence) MissingCgroups() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.missingCgroups
 }
 
-// FindCgroups looks for cgroups that were not seen yet: the cgroups of pods that own CPUs or CDI devices, of running
-// containers, and of their pods.
+// FindCgroups looks for cgroups that were not seen yet. These are the cgroups of running containers, of the pods of
+// these containers, and of pods that own CPUs or CDI devices.
 func (p *Presence) FindCgroups() {
-	wanted := p.missingDirs()
+	wanted := p.unseenDirs()
 	found := map[string]bool{}
 	for id, dir := range wanted {
 		found[id] = p.tree.Has(dir)
@@ -112,16 +113,16 @@ func (p *Presence) FindCgroups() {
 	p.missingCgroups = missing
 }
 
-// missingDirs returns the directories to look for, by sandbox or container id. It forgets pods and containers that
-// have ended.
-func (p *Presence) missingDirs() map[string]string {
+// unseenDirs returns the directories of the cgroups to look for, by sandbox or container id. It also deletes what p
+// has stored about pods and containers that have ended.
+func (p *Presence) unseenDirs() map[string]string {
 	s := p.state.Hold()
 	defer p.state.Free()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.seenCgroups, func(id string, _ bool) bool { return s.Container(id) == nil && s.Pod(id) == nil })
 	out := map[string]string{}
-	want := func(id, dir string, err error) { // a path that is not valid is reported elsewhere
+	want := func(id, dir string, err error) { // skips a path that is not valid; other code reports the error
 		if err == nil && !p.seenCgroups[id] {
 			out[id] = dir
 		}

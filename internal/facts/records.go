@@ -7,7 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// readRecords adds the records of the event's containers.
+// readRecords adds the records of the event's containers. If the checkpoint and an annotation have a record of the same
+// container, it adds the checkpoint's record.
 func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *engine.Facts) {
 	switch ev.Kind {
 	case lifecycle.Synchronize, lifecycle.CreateContainer, lifecycle.StartContainer, lifecycle.UpdateContainer:
@@ -16,15 +17,16 @@ func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	}
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
 		id, name := (*ctr).ID, (*ctr).Name
-		text, stamped := (*ctr).Annotations[intent.RecordKey]
-		if r, late := g.o.Checkpoint.Record(id); late && f.FormerAgent == nil { // a what-if about a takeover ignores the checkpoint, because its records are from after the takeover
-			if first, err := g.o.Signer.Read(p.UID, name, text); stamped && err == nil {
-				r.StampedPristine = &first.Pristine
+		text, hasRecord := (*ctr).Annotations[intent.RecordKey]
+		// A simulated takeover ignores the checkpoint's records, because they are from after the takeover.
+		if r, stored := g.o.Checkpoint.Record(id); stored && f.FormerAgent == nil {
+			if atCreation, err := g.o.Signer.Read(p.UID, name, text); hasRecord && err == nil {
+				r.StampedPristine = &atCreation.Pristine
 			}
 			put(&f.Records, id, r)
 			return
 		}
-		if !stamped {
+		if !hasRecord {
 			return
 		}
 		if r, err := g.o.Signer.Read(p.UID, name, text); err == nil {

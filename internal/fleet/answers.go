@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Status has the fields of `trimtab status -o json` that the plugin reads. Agents may be older or newer than the
-// plugin: the plugin ignores unknown fields, and missing fields are empty. The values are those of internal/report/api.
+// Status has the fields of `trimtab status -o json` that kubectl trimtab reads. Agents may be older or newer than
+// kubectl trimtab: it ignores unknown fields, and missing fields are empty.
 type Status struct {
 	Version     string       `json:"version"`
 	Started     time.Time    `json:"started"`
-	Standby     string       `json:"standby"`
-	Released    bool         `json:"released"`
+	Standby     string       `json:"standby"`  // why the agent decides nothing; "" if it decides
+	Released    bool         `json:"released"` // the agent has restored all values and decides nothing
 	ConfigGen   uint64       `json:"configGeneration"`
-	ConfigError string       `json:"configError"`
-	Unsaved     []string     `json:"unsaved"`
+	ConfigError string       `json:"configError"` // why a newer configuration file is not in force
+	Unsaved     []string     `json:"unsaved"`     // state files that the agent could not write, with the reasons
 	Attachments []Attachment `json:"attachments"`
 	Containers  []struct {
 		Pod   string `json:"pod"`
 		State string `json:"state"`
 	} `json:"containers"`
-	Unapplied int `json:"unapplied"`
-	Problems  int `json:"problems"`
+	Unapplied int `json:"unapplied"` // the number of decided values that are not in force
+	Problems  int `json:"problems"`  // the number of problems of pods and containers
 	Cluster   *struct {
 		Error  string `json:"error"`
 		Config *struct {
@@ -39,7 +39,8 @@ type Status struct {
 	} `json:"cluster"`
 }
 
-// Attachment is one way in which an agent is attached to the runtime.
+// Attachment is one of the agent's connections to the runtime. WhyActive says since when and why the attachment is
+// active. It is "" without attach: auto, and for an attachment that is not active.
 type Attachment struct {
 	Name      string `json:"name"`
 	State     string `json:"state"`
@@ -47,8 +48,8 @@ type Attachment struct {
 	WhyActive string `json:"inForce"`
 }
 
-// Attachment lists the attachments and their states.
-func (s Status) Attachment() string {
+// AttachmentStates returns a list of the attachments and their states, as one text.
+func (s Status) AttachmentStates() string {
 	var all []string
 	for _, a := range s.Attachments {
 		all = append(all, a.Name+" "+a.State)
@@ -66,8 +67,9 @@ func (s Status) Attached() bool {
 	return false
 }
 
-// HasApplied reports whether the agent has applied a version of a layer. The version "" means that the layer must not
-// exist. It returns an error for an agent that does not read ConfigMaps, or that has refused them.
+// HasApplied reports whether the agent has applied a version of a layer, such as a ConfigMap. If version is "", it
+// reports whether the agent has no such layer. HasApplied returns an error if the agent does not read ConfigMaps, or
+// has refused their configuration.
 func (s Status) HasApplied(layer, version string) (bool, error) {
 	if s.Cluster == nil || s.Cluster.Config == nil {
 		return false, fmt.Errorf("the agent does not read ConfigMaps: set cluster: {enabled: true} in its file")
@@ -84,7 +86,7 @@ func (s Status) HasApplied(layer, version string) (bool, error) {
 	return version == "", nil
 }
 
-// Violations counts requests and decided values that are not in force.
+// Violations returns the number of requests and decided values that are not in force.
 func (s Status) Violations() int { return s.Unapplied + s.Problems }
 
 // Fault returns one line about what is wrong with the agent itself, or "".
@@ -102,10 +104,10 @@ func (s Status) Fault() string {
 	return ""
 }
 
-// Report has the fields of `trimtab doctor -o json` that the plugin reads.
+// Report has the fields of `trimtab doctor -o json` that kubectl trimtab reads.
 type Report struct {
-	Problems int     `json:"problems"`
-	Unknown  int     `json:"couldNotTell"`
+	Problems int     `json:"problems"`     // the number of checks with the result "problem"
+	Unknown  int     `json:"couldNotTell"` // the number of checks with the result "could not tell"
 	Checks   []Check `json:"checks"`
 }
 
@@ -118,12 +120,12 @@ func (r Report) OK(name string) bool {
 type Check struct {
 	Name   string `json:"check"`
 	Result string `json:"result"` // "ok", "problem", "could not tell"
-	Found  string `json:"found"`
-	Why    string `json:"why"`
-	Do     string `json:"do"`
+	Found  string `json:"found"`  // what the check has found on the node
+	Why    string `json:"why"`    // why this is a problem
+	Do     string `json:"do"`     // what the user can do
 }
 
-// Plan has the fields of `trimtab plan -o json` that the plugin reads.
+// Plan has the fields of `trimtab plan -o json` that kubectl trimtab reads.
 type Plan struct {
 	Containers []struct {
 		Pod  string `json:"pod"`
@@ -138,7 +140,7 @@ type Plan struct {
 	Moves []Move `json:"moves"`
 }
 
-// Move is a container whose CPUs would change.
+// Move is a container whose CPUs the plan would change. Before and After are lists of CPUs.
 type Move struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container"`
@@ -146,8 +148,8 @@ type Move struct {
 	After     string `json:"after"`
 }
 
-// Ask runs the agent's program with -o json and decodes its answer. It also decodes the answer if the exit code is
-// not zero, and then returns the *ExitError, too.
+// Ask runs the agent's program in pod a with args and -o json, and decodes the program's output. in is the program's
+// standard input. If the exit code is not zero, Ask also decodes the output, and returns it with an *ExitError.
 func Ask[T any](ctx context.Context, c *Cluster, a *Agent, in []byte, args ...string) (T, error) {
 	var answer T
 	out, err := c.Output(ctx, a, in, append(args, "-o", "json")...)

@@ -20,7 +20,7 @@ func TestWords(t *testing.T) {
 	var s fleet.Status
 	again(t, n, &s)
 	if s.Version != "v1" || !s.Started.Equal(n.Started) || s.ConfigGen != 3 || s.ConfigError != "bad" || s.Standby != "other" || !s.Released ||
-		len(s.Unsaved) != 1 || s.Attachment() != "nri connected" || !s.Attached() || s.Containers[0].Pod != "a/b" || s.Violations() != 5 {
+		len(s.Unsaved) != 1 || s.AttachmentStates() != "nri connected" || !s.Attached() || s.Containers[0].Pod != "a/b" || s.Violations() != 5 {
 		t.Errorf("status %+v", s)
 	}
 	var r fleet.Report

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// Selector finds the pods of agents: the label that the chart gives them.
+	// Selector selects the agents' pods. It is the label that the Helm chart sets on these pods.
 	Selector = "app.kubernetes.io/name=trimtab"
-	// Container is the agent's container in its pod.
+	// Container is the name of the agent's container in the agent's pod.
 	Container = "trimtab"
-	// IdleCommand is the command of a pod without an agent (attach: none of the chart).
+	// IdleCommand is the first argument of a container that runs no agent (the chart's value attach: none).
 	IdleCommand = "idle"
 	// pageSize is how many objects one request lists.
 	pageSize = 500
@@ -43,8 +43,8 @@ type Cluster struct {
 // all namespaces.
 func Connect(c *rest.Config, agentNamespace string) (*Cluster, error) {
 	c = rest.CopyConfig(c)
-	// A command sends one or two requests per node. client-go's own limit of 5 requests per second is meant
-	// for controllers.
+	// A command sends one or two requests per node. client-go's default limit of 5 requests per second would be too
+	// slow for many nodes.
 	c.QPS, c.Burst = 100, 200
 	d, err := dynamic.NewForConfig(c)
 	if err != nil {
@@ -94,7 +94,7 @@ func pod(u unstructured.Unstructured) (corev1.Pod, error) {
 	return p, nil
 }
 
-// isReady requests an agent's pod, and reports whether it is ready.
+// isReady reads an agent's pod from the API server, and reports whether the pod is ready and its program runs.
 func (c *Cluster) isReady(ctx context.Context, a *Agent) (bool, error) {
 	u, err := c.objects.Resource(pods).Namespace(a.Namespace).Get(ctx, a.Pod, metav1.GetOptions{})
 	if err != nil {

@@ -34,11 +34,11 @@ func (u *UnreachableError) Unwrap() error { return u.Err }
 
 // ForbiddenError is the error of a request that RBAC refuses, with the rule that the user needs.
 type ForbiddenError struct {
-	Verb, Resource, Namespace string // Namespace is "" for all
-	Err                       error
+	Verb, Resource, Namespace string // Namespace is "" for all namespaces
+	Err                       error  // the API server's answer
 }
 
-// Error names the rule as RBAC writes it.
+// Error returns a message with the missing rule, in the form of a rule in a Role.
 func (f *ForbiddenError) Error() string {
 	where := "in all namespaces"
 	if f.Namespace != "" {

@@ -17,18 +17,19 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// Program is the agent's program in its container; the image has it in PATH.
+// Program is the name of the agent's program. In the agent's image, the program is in PATH.
 const Program = "trimtab"
 
 // Streams are the standard streams of a program in a pod. Nil streams are not opened.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Sizes are the sizes of the terminal Out; nil if Out is not a terminal. With a terminal, Err goes to Out.
+	// Sizes are the sizes of the terminal Out; nil if Out is not a terminal. If Out is a terminal, the program's
+	// standard error output also goes to Out.
 	Sizes remotecommand.TerminalSizeQueue
 }
 
-// ExitError is a program's own exit code, other than 0.
+// ExitError is the error of a program that ended with an exit code other than 0.
 type ExitError struct {
 	Code int
 	// Message is the program's standard error output, if the caller read it.
@@ -43,8 +44,8 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("the command ended with exit code %d", e.Code)
 }
 
-// Run runs the agent's program with arguments in its pod, until the program or ctx ends. If the program fails, the
-// error is an *ExitError.
+// Run runs the agent's program with arguments in the agent's pod, until the program or ctx ends. If the program fails,
+// the error is an *ExitError.
 func (c *Cluster) Run(ctx context.Context, a *Agent, args []string, s Streams) error {
 	if a.WhyDown != "" {
 		return &UnreachableError{Reason: a.WhyDown}
@@ -53,7 +54,7 @@ func (c *Cluster) Run(ctx context.Context, a *Agent, args []string, s Streams) e
 	if err != nil {
 		return err
 	}
-	// Servers and proxies before Kubernetes 1.30 speak only SPDY.
+	// Try a WebSocket first, and then SPDY, because API servers and proxies before Kubernetes 1.30 support only SPDY.
 	first, err := remotecommand.NewWebSocketExecutor(c.config, http.MethodGet, target.String())
 	if err != nil {
 		return fmt.Errorf("exec in pod %s: %w", a.Pod, err)
@@ -74,7 +75,8 @@ func (c *Cluster) Run(ctx context.Context, a *Agent, args []string, s Streams) e
 	return c.execError(ctx, a, err)
 }
 
-// stderr is nil with a terminal, because a terminal has only one output.
+// stderr returns the writer for standard error output. It returns nil if Out is a terminal, because a terminal has only
+// one output.
 func (s Streams) stderr() io.Writer {
 	if s.Sizes != nil {
 		return nil
@@ -99,7 +101,7 @@ func (c *Cluster) execURL(a *Agent, args []string, s Streams) (*url.URL, error) 
 	return u, nil
 }
 
-// execError converts the error of an exec into an error that says what the user can do.
+// execError converts the error of an exec request into an error that names the pod or the missing permission.
 func (c *Cluster) execError(ctx context.Context, a *Agent, err error) error {
 	var exit exec.ExitError
 	switch {
@@ -112,7 +114,7 @@ func (c *Cluster) execError(ctx context.Context, a *Agent, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case apierrors.IsForbidden(err) || strings.Contains(err.Error(), "forbidden"):
-		// The error of a refused connection upgrade has no type, only a text.
+		// If the API server refuses the upgrade of the connection, only the text of the error says so, not its type.
 		return &ForbiddenError{Verb: "create", Resource: "pods/exec", Namespace: a.Namespace, Err: err}
 	}
 	return &UnreachableError{Reason: fmt.Sprintf("cannot run %s in pod %s/%s", Program, a.Namespace, a.Pod), Err: err}

@@ -15,13 +15,13 @@ import (
 // Agent is an agent's pod.
 type Agent struct {
 	Namespace, Pod string
-	// Started is when its container started; zero if it does not run.
+	// Started is when the pod's container started; zero if the container does not run.
 	Started time.Time
 	// Ready means that the kubelet's readiness probe succeeds.
 	Ready bool
-	// WhyDown is why the program cannot run in the pod; "" if it can.
+	// WhyDown is why kubectl trimtab cannot run the agent's program in the pod; "" if it can.
 	WhyDown string
-	// Config is the configuration file that the container is started with; "" for none.
+	// Config is the configuration file in the arguments of the container; "" for none.
 	Config string
 	// RunsAsUnit means that the agent runs as a systemd unit, outside of the pod. The pod mounts the agent's status
 	// socket.
@@ -40,7 +40,7 @@ type Node struct {
 
 // FindResult is what Find returns.
 type FindResult struct {
-	Nodes []Node // by name
+	Nodes []Node // sorted by name
 	// ListNodesError is the reason why Nodes has only nodes with an agent; nil if Nodes has all nodes.
 	ListNodesError error
 }
@@ -77,7 +77,8 @@ func (c *Cluster) Find(ctx context.Context) (FindResult, error) {
 	return FindResult{Nodes: slices.SortedFunc(maps.Values(by), func(a, b Node) int { return strings.Compare(a.Name, b.Name) }), ListNodesError: err}, nil
 }
 
-// noAgents returns an error for a cluster without a running agent, with advice.
+// noAgents returns an error with advice for a cluster in which no node has an agent's pod. labelled is the number of
+// pods with the agents' label.
 func (c *Cluster) noAgents(labelled int) error {
 	where := "in any namespace"
 	if c.agentNamespace != "" {
@@ -89,7 +90,7 @@ func (c *Cluster) noAgents(labelled int) error {
 	return &NotFoundError{fmt.Sprintf("found no pod labelled %s %s: is the chart installed? (helm list -A; docs/install.md)", Selector, where)}
 }
 
-// Node returns the node with a name.
+// Node returns the node with the given name.
 func (f FindResult) Node(name string) (Node, error) {
 	for _, n := range f.Nodes {
 		if n.Name == name {
@@ -107,7 +108,7 @@ func (f FindResult) NodesWithAgent() []Node {
 	return slices.DeleteFunc(slices.Clone(f.Nodes), func(n Node) bool { return n.WhyUnreachable() != "" })
 }
 
-// WhyUnreachable returns the reason why the plugin cannot call a node's agent; "" if it can.
+// WhyUnreachable returns the reason why kubectl trimtab cannot call a node's agent; "" if it can.
 func (n Node) WhyUnreachable() string {
 	if n.Agent == nil {
 		return "no agent: the DaemonSet has no pod here"
@@ -115,7 +116,8 @@ func (n Node) WhyUnreachable() string {
 	return n.Agent.WhyDown
 }
 
-// preferredAgent returns the agent to use if a node has two: during an update, one ends while the other starts.
+// preferredAgent returns the agent to use if a node has two pods. This happens during an update: one pod ends while the
+// other starts.
 func preferredAgent(a, b *Agent) *Agent {
 	if a == nil {
 		return b
@@ -135,7 +137,7 @@ func preferredAgent(a, b *Agent) *Agent {
 	return b
 }
 
-// agentOf makes an Agent from a pod; ok is false for a pod without our container.
+// agentOf makes an Agent from a pod. The bool is false for a pod without the agent's container.
 func agentOf(p corev1.Pod) (*Agent, bool) {
 	at := slices.IndexFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == Container })
 	if at < 0 {

@@ -37,6 +37,7 @@ func (c *Cluster) ReadConfigMaps(ctx context.Context, namespace string) (*Config
 // Text returns the configuration in a ConfigMap; "" if there is no such ConfigMap.
 func (m *ConfigMaps) Text(name string) string { return textOf(m.objects[name]) }
 
+// textOf returns the configuration in a ConfigMap; "" if o is nil.
 func textOf(o *unstructured.Unstructured) string {
 	if o == nil {
 		return ""
@@ -45,7 +46,7 @@ func textOf(o *unstructured.Unstructured) string {
 	return text
 }
 
-// annotation returns an annotation of a ConfigMap; "" if it has none.
+// annotation returns the annotation of a ConfigMap with this key; "" if there is no such annotation or ConfigMap.
 func (m *ConfigMaps) annotation(name, key string) string {
 	if o := m.objects[name]; o != nil {
 		return o.GetAnnotations()[key]
@@ -58,7 +59,8 @@ func (m *ConfigMaps) Selector(group string) string {
 	return m.annotation(configmaps.GroupMapName(group), configmaps.SelectorAnnotation)
 }
 
-// Layers returns the layers of a node, and the name of its group's ConfigMap; "" for none.
+// Layers returns the configurations in the ConfigMaps for a node. group is the name of the ConfigMap of the node's
+// group; "" if the node is in no group.
 func (m *ConfigMaps) Layers(n Node) (l Layers, group string, err error) {
 	own := slices.Collect(func(yield func(*unstructured.Unstructured) bool) {
 		for _, o := range m.objects {
@@ -67,7 +69,8 @@ func (m *ConfigMaps) Layers(n Node) (l Layers, group string, err error) {
 			}
 		}
 	})
-	// An agent refuses two groups that both select the node, and unknown names. This call does the same.
+	// LayersFor returns an error in the cases in which the agent refuses the ConfigMaps: if two groups select the node,
+	// or if a ConfigMap has an unknown name.
 	if _, err := configmaps.LayersFor(own, n.Name, n.Labels); err != nil {
 		return Layers{}, "", err
 	}
@@ -84,8 +87,8 @@ func (m *ConfigMaps) Layers(n Node) (l Layers, group string, err error) {
 	return l, group, nil
 }
 
-// write writes a ConfigMap. It creates the ConfigMap, or replaces the version that we read, so that no change made in
-// between is lost. It calls change with the object.
+// write creates or replaces the ConfigMap with this name. It replaces only the version that m has read, so that it
+// overwrites no later change. Before the request, it calls change with the new object; change may be nil.
 func (m *ConfigMaps) write(ctx context.Context, name, text string, change func(*unstructured.Unstructured)) error {
 	to := m.cluster.objects.Resource(configMaps).Namespace(m.Namespace)
 	o, verb := m.objects[name], "update"
@@ -122,7 +125,7 @@ func (m *ConfigMaps) write(ctx context.Context, name, text string, change func(*
 	return nil
 }
 
-// remove deletes a ConfigMap if it still has the version that we read.
+// remove deletes a ConfigMap. It returns an error if the ConfigMap has changed since m has read it.
 func (m *ConfigMaps) remove(ctx context.Context, name string) error {
 	o := m.objects[name]
 	version := o.GetResourceVersion()
@@ -135,6 +138,7 @@ func (m *ConfigMaps) remove(ctx context.Context, name string) error {
 	return nil
 }
 
+// writeError converts the error of a write request to an error with advice.
 func (m *ConfigMaps) writeError(err error, verb, name string) error {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
@@ -145,7 +149,8 @@ func (m *ConfigMaps) writeError(err error, verb, name string) error {
 	return m.cluster.requestError(err, verb, "configmaps", m.Namespace)
 }
 
-// version returns the name and version of a ConfigMap in the form of an agent's status.
+// version returns the name and the version of a ConfigMap, in the form in which an agent's status lists its layers. The
+// version is "" if there is no such ConfigMap.
 func (m *ConfigMaps) version(name string) (layer, version string) {
 	o := m.objects[name]
 	if o == nil {
@@ -154,7 +159,8 @@ func (m *ConfigMaps) version(name string) (layer, version string) {
 	return configmaps.Source(o), o.GetResourceVersion()
 }
 
-// validate validates a document as an agent validates a ConfigMap.
+// validate returns an error if an agent would refuse a ConfigMap with this text. name is the name of the text in the
+// error.
 func validate(name, text string) error {
 	_, _, err := config.Merge(config.Layer{Name: name, Data: []byte(text), Shared: true})
 	return err

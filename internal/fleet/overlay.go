@@ -10,17 +10,17 @@ import (
 	"github.com/trimtab/trimtab/internal/config"
 )
 
-// Layers are a node's configurations from ConfigMaps, as YAML; "" for none. A later layer overrides earlier ones, as in
-// config.Merge.
+// Layers are the configurations for a node in the ConfigMaps of the cluster, of the node's group and of the node, as
+// YAML; "" for none. Group overrides Cluster, and Node overrides both.
 type Layers struct {
 	Cluster, Group, Node string
 }
 
-// list returns the layers above the node's own file, for config.Merge.
+// list returns the layers for config.Merge: the node's own file, and the existing layers of l above it.
 func (l Layers) list(file string) []config.Layer {
 	all := []config.Layer{{Name: "the node's file", Data: []byte(file)}}
 	for _, x := range []config.Layer{
-		{Name: "the cluster's", Data: []byte(l.Cluster)}, {Name: "the group's", Data: []byte(l.Group)}, {Name: "the node's", Data: []byte(l.Node)},
+		{Name: "the cluster's ConfigMap", Data: []byte(l.Cluster)}, {Name: "the group's ConfigMap", Data: []byte(l.Group)}, {Name: "the node's ConfigMap", Data: []byte(l.Node)},
 	} {
 		if len(x.Data) > 0 {
 			x.Shared = true
@@ -30,15 +30,16 @@ func (l Layers) list(file string) []config.Layer {
 	return all
 }
 
-// Effective returns the configuration of a node with its file and these layers.
+// Effective returns the configuration of a node with these layers above the node's own configuration file.
 func (l Layers) Effective(file string) (config.Config, error) {
 	c, _, err := config.Merge(l.list(file)...)
 	return c, err
 }
 
-// Overlay returns a document for the node's own layer. On top of the layers of before, this document gives the node
-// the same configuration as the layers of after. For keys that only before has, it sets the value of the node's
-// file. It returns an error if the result differs.
+// Overlay returns a document for the node's own ConfigMap. With this document above the cluster's and the group's layer
+// of before, the node has the same configuration as with all layers of after. If a key is set in before, but not in
+// after, the document sets the key to the value in the node's file. Overlay returns an error if no such document
+// exists.
 func Overlay(file string, before, after Layers) (string, error) {
 	want, err := after.Effective(file)
 	if err != nil {
@@ -79,17 +80,18 @@ func mergeLayers(l Layers) (map[string]any, error) {
 	for _, text := range []string{l.Cluster, l.Group, l.Node} {
 		var one map[string]any
 		if err := yaml.Unmarshal([]byte(text), &one); err != nil {
-			return nil, fmt.Errorf("read a layer: %w", err)
+			return nil, fmt.Errorf("read the configuration in a ConfigMap: %w", err)
 		}
 		config.Rename(one)
 		mergeLayer(all, one)
 	}
-	if len(all) == 0 { // no layer: a document needs apiVersion and kind
+	if len(all) == 0 { // without layers, add apiVersion and kind, because each document needs them
 		all["apiVersion"], all["kind"] = config.APIVersion, config.Kind
 	}
 	return all, nil
 }
 
+// mergeLayer merges the mapping above into the mapping below.
 func mergeLayer(below, above map[string]any) {
 	for key, value := range above {
 		section, is := value.(map[string]any)
@@ -108,7 +110,8 @@ func mergeLayer(below, above map[string]any) {
 	}
 }
 
-// restoreRemovedKeys adds to overlay the keys that only old sets, with their values in file.
+// restoreRemovedKeys adds the keys to overlay that old sets and overlay does not set, with the values that the keys
+// have in file.
 func restoreRemovedKeys(overlay, old, file map[string]any) {
 	for key, value := range old {
 		oldSection, is := value.(map[string]any)
@@ -130,8 +133,8 @@ func restoreRemovedKeys(overlay, old, file map[string]any) {
 	}
 }
 
-// print returns the effective configuration as a file.
-func (l Layers) print(file string) (string, error) {
+// effectiveText returns the effective configuration as the text of a configuration file.
+func (l Layers) effectiveText(file string) (string, error) {
 	c, err := l.Effective(file)
 	if err != nil {
 		return "", err

@@ -10,18 +10,18 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// Rollout applies a change node by node. It writes the final configuration of each node to the node's own
-// ConfigMap, waits until the agent has applied it, and checks that the node is as healthy as before. After the last
-// node it writes the target's ConfigMap, which then changes no node, and restores the nodes' ConfigMaps. At any
-// time each node has either the old or the new configuration, so a user can interrupt the rollout. Running the same
-// change again continues it.
+// Rollout applies a change node by node. It writes the new configuration of a node to the node's own ConfigMap, and
+// waits until the agent has applied this configuration. Then it checks that the node is as healthy as before. After the
+// last node, Rollout writes the target's ConfigMap, and restores the nodes' own ConfigMaps. These two steps change no
+// node's configuration. A user can interrupt the rollout, because at any time each node has either the old or the new
+// configuration. If the user runs the same command again, the rollout continues.
 type Rollout struct {
 	Cluster *Cluster
 	Change  *Change
-	// Pause is how long Run watches a node before the next one. AgentTimeout is how long an agent may take to apply
-	// a configuration.
+	// Pause is how long Run watches a node before it changes the next node. AgentTimeout is how long an agent may take
+	// to apply a configuration, or to answer again after failed calls.
 	Pause, AgentTimeout time.Duration
-	// Timeout is how long an agent may take to answer.
+	// Timeout is how long an agent may take to answer one call.
 	Timeout time.Duration
 	// Progress is called with a message for each step.
 	Progress func(text string, args ...any)
@@ -29,9 +29,9 @@ type Rollout struct {
 
 // IncompleteError is the error of an incomplete rollout.
 type IncompleteError struct {
-	Node     string // the node where it stopped; "" if no node is the reason
-	Finished int
-	Total    int
+	Node     string // the node at which the rollout stopped; "" if it stopped after the last node
+	Finished int    // the number of nodes with the new configuration
+	Total    int    // the number of nodes of the rollout
 	Err      error
 }
 
@@ -48,7 +48,8 @@ func (s *IncompleteError) Error() string {
 // Unwrap returns the cause.
 func (s *IncompleteError) Unwrap() error { return s.Err }
 
-// CountChanged counts the nodes that this rollout has already changed. It returns an error if another rollout is running.
+// CountChanged counts the nodes that this rollout has already changed. It returns an error if another rollout is
+// running.
 func (r *Rollout) CountChanged() (int, error) {
 	n := 0
 	for name := range r.Change.Maps.objects {
@@ -100,7 +101,7 @@ func (r *Rollout) Run(ctx context.Context) error {
 	return nil
 }
 
-// makeOverlays makes every node's document before Run writes anything.
+// makeOverlays makes the document for every node's own ConfigMap. Run calls it before it writes anything.
 func (r *Rollout) makeOverlays(ctx context.Context) ([]string, error) {
 	type answer struct {
 		text string
@@ -121,12 +122,13 @@ func (r *Rollout) makeOverlays(ctx context.Context) ([]string, error) {
 		}
 	}
 	if wrong != nil {
-		return nil, fmt.Errorf("nothing was written:\n%w", wrong)
+		return nil, fmt.Errorf("the rollout did not start, and no ConfigMap was changed:\n%w", wrong)
 	}
 	return texts, nil
 }
 
-// overlay makes one node's document. It returns an error if the node's agent does not answer or reads no ConfigMaps.
+// overlay makes the document for one node's own ConfigMap. It returns an error if the node's agent does not answer or
+// does not read ConfigMaps.
 func (r *Rollout) overlay(ctx context.Context, n Node) (string, error) {
 	before, after, err := r.Change.layers(n)
 	if err != nil {
@@ -141,19 +143,20 @@ func (r *Rollout) overlay(ctx context.Context, n Node) (string, error) {
 	if _, err := s.HasApplied("", ""); err != nil {
 		return "", err
 	}
-	file, err := r.Cluster.File(ctx, n.Agent)
+	file, err := r.Cluster.ConfigText(ctx, n.Agent)
 	if err != nil {
 		return "", err
 	}
 	return Overlay(file, before, after)
 }
 
-// applyNode applies the new configuration on one node, and watches the node.
+// applyNode applies the new configuration on one node, and watches the node. text is the document for the node's own
+// ConfigMap. last means that no other node follows, so that no pause is needed.
 func (r *Rollout) applyNode(ctx context.Context, n Node, text string, last bool) error {
 	m, name := r.Change.Maps, configmaps.NodeMapName(n.Name)
 	before, begun := m.rolloutOf(n.Name)
 	if !begun && r.Change.IsEmpty() {
-		return nil // an interrupted run has finished this node
+		return nil // an earlier, interrupted run has already restored this node's own ConfigMap
 	}
 	if !begun {
 		s, err := r.status(ctx, n)
@@ -161,7 +164,7 @@ func (r *Rollout) applyNode(ctx context.Context, n Node, text string, last bool)
 			return err
 		}
 		if !s.Attached() {
-			return errors.New("the agent is not attached to the runtime: " + s.Attachment())
+			return errors.New("the agent is not attached to the runtime: " + s.AttachmentStates())
 		}
 		before = rolloutState{Rollout: r.Change.id(), Target: r.Change.Target.Name(), Violations: s.Violations(), Sum: checksum(text)}
 		if m.objects[name] != nil {
@@ -186,7 +189,7 @@ func (r *Rollout) applyNode(ctx context.Context, n Node, text string, last bool)
 	return nil
 }
 
-// finish writes the target's ConfigMap and restores the nodes' ConfigMaps.
+// finish writes the target's ConfigMap and restores the nodes' own ConfigMaps.
 func (r *Rollout) finish(ctx context.Context) error {
 	if !r.Change.IsEmpty() {
 		if err := r.Change.Apply(ctx); err != nil {
@@ -195,7 +198,8 @@ func (r *Rollout) finish(ctx context.Context) error {
 		r.Progress("ConfigMap %s has the new configuration for all nodes", r.Change.Target.Name())
 	}
 	for _, n := range r.Change.Nodes {
-		// Wait first: without the node's own ConfigMap the agent would return to the old configuration.
+		// First wait until the agent has read the target's ConfigMap. Otherwise, after the restore of the node's own
+		// ConfigMap, the agent would return to the old configuration.
 		if err := r.awaitApplied(ctx, n, r.Change.Target.Name()); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
@@ -206,7 +210,7 @@ func (r *Rollout) finish(ctx context.Context) error {
 	return nil
 }
 
-// applySingle writes one node's own ConfigMap and watches the node.
+// applySingle applies a change for a single node: it writes the node's own ConfigMap and watches the node.
 func (r *Rollout) applySingle(ctx context.Context) error {
 	if len(r.Change.Nodes) == 0 {
 		return &UnreachableError{Reason: "node " + r.Change.Target.Node + ": " + r.Change.Skipped[0].WhyUnreachable()}
@@ -214,10 +218,10 @@ func (r *Rollout) applySingle(ctx context.Context) error {
 	n := r.Change.Nodes[0]
 	before, err := r.status(ctx, n)
 	if err == nil {
-		_, err = r.overlay(ctx, n) // checks that the node accepts the document, as far as that is possible here
+		_, err = r.overlay(ctx, n) // checks that the agent reads ConfigMaps, and that the new configuration is valid
 	}
 	if err != nil {
-		return fmt.Errorf("nothing was written: %w", err)
+		return fmt.Errorf("the rollout did not start, and no ConfigMap was changed: %w", err)
 	}
 	if err := r.Change.Apply(ctx); err != nil {
 		return err

@@ -12,24 +12,24 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// rolloutAnnotation is the annotation of a node's ConfigMap during a rollout. It has the earlier content, and the
-// id of the rollout.
+// rolloutAnnotation is the annotation of a node's own ConfigMap during a rollout. It has the earlier content of the
+// ConfigMap, and the id of the rollout.
 const rolloutAnnotation = "trimtab.io/rollout"
 
-// rolloutState is the value of the annotation.
+// rolloutState is the value of rolloutAnnotation, as JSON.
 type rolloutState struct {
-	// Rollout is the id of the change, Target the ConfigMap to which it applies.
+	// Rollout is the id of the change. Target is the name of the ConfigMap that the rollout writes at its end.
 	Rollout string `json:"rollout"`
 	Target  string `json:"target"`
-	// Before is the text that the node's own ConfigMap had; nil if there was no ConfigMap.
+	// Before is the text of the node's own ConfigMap before the rollout; nil if there was no ConfigMap.
 	Before *string `json:"before,omitempty"`
-	// Violations is the number of violations on the node before the rollout.
+	// Violations is the result of Status.Violations for the node before the rollout.
 	Violations int `json:"violations"`
-	// Sum is the checksum of the text that the rollout wrote.
+	// Sum is the checksum of the text that the rollout wrote to the node's own ConfigMap.
 	Sum string `json:"sum"`
 }
 
-// rolloutOf returns the rollout state of a node; false for a node that no rollout has changed.
+// rolloutOf returns the rollout state of a node. The bool is false if no unfinished rollout has changed the node.
 func (m *ConfigMaps) rolloutOf(node string) (rolloutState, bool) {
 	var s rolloutState
 	text := m.annotation(configmaps.NodeMapName(node), rolloutAnnotation)
@@ -75,7 +75,7 @@ func (m *ConfigMaps) restore(ctx context.Context, node string) error {
 	case !has:
 		return nil
 	case s.Sum != checksum(m.Text(configmaps.NodeMapName(node))):
-		return fmt.Errorf("ConfigMap %s/%s was changed after the rollout wrote it, by another user or program. To keep that change, remove the annotation %s from it; "+
+		return fmt.Errorf("another user or program has changed ConfigMap %s/%s since the rollout wrote it. To keep this change, remove the annotation %s from the ConfigMap; "+
 			"then run the command again", m.Namespace, configmaps.NodeMapName(node), rolloutAnnotation)
 	case s.Before == nil:
 		return m.remove(ctx, configmaps.NodeMapName(node))
@@ -87,7 +87,7 @@ func (m *ConfigMaps) restore(ctx context.Context, node string) error {
 	})
 }
 
-// Abort restores all nodes' ConfigMaps that rollouts have changed, and returns these nodes.
+// Abort restores the nodes' own ConfigMaps that rollouts have changed, and returns the names of these nodes.
 func (m *ConfigMaps) Abort(ctx context.Context) ([]string, error) {
 	var done []string
 	names := make([]string, 0, len(m.objects))

@@ -12,11 +12,11 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/configmaps"
 )
 
-// Target is the ConfigMap that a change is for: that of a group or a node, or of all nodes if both fields are
+// Target is the ConfigMap that a change is for: the ConfigMap of Group, or of Node, or of all nodes if both fields are
 // empty.
 type Target struct {
 	Group, Node string
-	// Selector selects a group's nodes; "" means the group's present selector.
+	// Selector is the new node selector of Group; "" means that the group keeps its selector.
 	Selector string
 }
 
@@ -34,7 +34,7 @@ func (t Target) Name() string {
 // Change is a new configuration for a target.
 type Change struct {
 	Target Target
-	// File is the document's name in messages, Text its content.
+	// File is the name of the new configuration document in messages. Text is the content of the document.
 	File, Text string
 	Maps       *ConfigMaps
 	// Nodes are the target's nodes, in the order of the rollout.
@@ -42,11 +42,11 @@ type Change struct {
 	// Skipped are nodes of the target whose agents cannot be called.
 	Skipped []Node
 
-	selector string
+	selector string // the node selector of the target's group after the change; "" if the target is not a group
 }
 
-// Plan reads the ConfigMaps, validates the document and finds its nodes.
-func (c *Cluster) Plan(ctx context.Context, t Target, file, text string, found FindResult) (*Change, error) {
+// PlanChange validates the document in text, reads the ConfigMaps, and finds the target's nodes.
+func (c *Cluster) PlanChange(ctx context.Context, t Target, file, text string, found FindResult) (*Change, error) {
 	if err := validate(file, text); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (ch *Change) chooseNodes(found FindResult) error {
 	return nil
 }
 
-// Namespace returns the namespace of the agents' pods, where they read ConfigMaps.
+// Namespace returns the namespace of the agents' pods. The agents read the ConfigMaps of this namespace.
 func (f FindResult) Namespace() (string, error) {
 	namespace := ""
 	for _, n := range f.Nodes {
@@ -115,10 +115,10 @@ func (f FindResult) Namespace() (string, error) {
 	return namespace, nil
 }
 
-// Before returns the target's present text.
+// Before returns the present configuration in the target's ConfigMap.
 func (ch *Change) Before() string { return ch.Maps.Text(ch.Target.Name()) }
 
-// IsEmpty reports whether the ConfigMap already has the document.
+// IsEmpty reports whether the target's ConfigMap already has the new configuration and the new selector.
 func (ch *Change) IsEmpty() bool {
 	return ch.Before() == ch.Text && (ch.Target.Group == "" || ch.selector == ch.Maps.Selector(ch.Target.Group))
 }
@@ -134,7 +134,7 @@ func checksum(text string) string {
 	return hex.EncodeToString(all[:8])
 }
 
-// layers returns a node's layers before and after the change.
+// layers returns the configurations in a node's ConfigMaps before and after the change.
 func (ch *Change) layers(n Node) (before, after Layers, err error) {
 	before, group, err := ch.Maps.Layers(n)
 	if err != nil {
@@ -147,7 +147,7 @@ func (ch *Change) layers(n Node) (before, after Layers, err error) {
 		after.Node = ch.Text
 	case ch.Target.Group != "":
 		if group != "" && group != ch.Target.Name() {
-			return before, after, fmt.Errorf("node %s is in the group of ConfigMap %s already: change the selector of one of them", n.Name, group)
+			return before, after, fmt.Errorf("node %s is already in the group of ConfigMap %s: change the selector of one of the two groups", n.Name, group)
 		}
 		after.Group = ch.Text
 	default:
@@ -156,8 +156,8 @@ func (ch *Change) layers(n Node) (before, after Layers, err error) {
 	return before, after, nil
 }
 
-// File returns the configuration file of a node's agent, with its defaults.
-func (c *Cluster) File(ctx context.Context, a *Agent) (string, error) {
+// ConfigText returns the configuration of an agent's own file, together with the defaults of missing keys.
+func (c *Cluster) ConfigText(ctx context.Context, a *Agent) (string, error) {
 	args := []string{"config", "print", "-o", "yaml"}
 	if a.Config != "" {
 		args = append(args, a.Config)
@@ -172,10 +172,10 @@ func (ch *Change) Effective(n Node, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return after.print(file)
+	return after.effectiveText(file)
 }
 
-// Apply writes the target's ConfigMap, which changes all its nodes at the same time.
+// Apply writes the target's ConfigMap. This changes the configuration of all the target's nodes at the same time.
 func (ch *Change) Apply(ctx context.Context) error {
 	return ch.Maps.write(ctx, ch.Target.Name(), ch.Text, func(o *unstructured.Unstructured) {
 		if ch.Target.Group == "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// watch checks a node for the duration of pause, at least once. It returns an error as soon as the node is
-// less healthy than before the rollout.
+// watch checks a node for the duration of pause, at least once. It returns an error as soon as the node is less healthy
+// than before the rollout. violations is the result of Status.Violations before the rollout.
 func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.Duration) error {
 	end := time.Now().Add(pause)
 	for {
@@ -27,16 +27,17 @@ func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.
 	}
 }
 
-// checkHealth returns an error if a node is less healthy than before.
+// checkHealth returns an error if a node is less healthy than before the rollout, when it had this number of
+// violations.
 func (r *Rollout) checkHealth(ctx context.Context, n Node, violations int) error {
 	s, err := r.status(ctx, n)
 	switch {
 	case err != nil:
 		return err
 	case !s.Attached():
-		return errors.New("unready: the agent is not attached to the runtime any more: " + s.Attachment())
+		return errors.New("unready: the agent is not attached to the runtime any more: " + s.AttachmentStates())
 	case s.Violations() > violations:
-		return fmt.Errorf("%d values and requests are not in force, and %d were not before the rollout; kubectl trimtab status %s shows them", s.Violations(), violations, n.Name)
+		return fmt.Errorf("%d values and requests are not in force, but only %d were not in force before the rollout; kubectl trimtab status %s shows them", s.Violations(), violations, n.Name)
 	}
 	ready, err := r.Cluster.isReady(ctx, n.Agent)
 	if err == nil && !ready {
@@ -45,8 +46,8 @@ func (r *Rollout) checkHealth(ctx context.Context, n Node, violations int) error
 	return err
 }
 
-// status reads an agent's status. A single lost answer does not stop the rollout: status repeats the call for
-// AgentTimeout.
+// status reads an agent's status. If the agent does not answer, status repeats the call until AgentTimeout has passed,
+// so that a short failure does not stop the rollout.
 func (r *Rollout) status(ctx context.Context, n Node) (Status, error) {
 	late := time.Now().Add(r.AgentTimeout)
 	for {
@@ -61,6 +62,7 @@ func (r *Rollout) status(ctx context.Context, n Node) (Status, error) {
 	}
 }
 
+// ask reads an agent's status with one call.
 func (r *Rollout) ask(ctx context.Context, n Node) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -81,7 +83,7 @@ func (r *Rollout) awaitApplied(ctx context.Context, n Node, name string) error {
 			return err
 		}
 		if time.Now().After(late) {
-			return fmt.Errorf("the agent has not applied %s within %s; kubectl trimtab status %s shows its state", layer, r.AgentTimeout, n.Name)
+			return fmt.Errorf("the agent has not applied %s within %s; kubectl trimtab status %s shows the agent's state", layer, r.AgentTimeout, n.Name)
 		}
 		if !sleep.For(ctx, time.Second) {
 			return errInterrupted

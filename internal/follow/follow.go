@@ -15,18 +15,19 @@ type DirWatcher struct {
 	// QuietTime is how long the directories must be unchanged after a change before Run calls Read, because
 	// another program may still be writing.
 	QuietTime time.Duration
-	// MaxWait limits that wait, for directories that change all the time.
+	// MaxWait is the longest time from a change to the call of Read, for directories that change all the time.
 	MaxWait time.Duration
-	// Recheck is the interval at which Run calls Read even without an inotify event. It is needed because a watch ends
-	// when its directory is removed, and because some network file systems report no changes.
+	// Recheck is the interval at which Run calls Read even without an inotify event. Without Recheck, Run would miss
+	// changes after a watched directory was removed, and changes on network file systems, which send no events.
 	Recheck time.Duration
-	// Dirs returns the directories to watch. Run calls it before each call of Read, and then tries again to watch
-	// directories that were missing.
+	// Dirs returns the directories to watch. Run calls Dirs before each call of Read, and tries again to watch
+	// directories that did not exist before.
 	Dirs func() []string
 	// Read is the function to call. Run calls it at the start, and after each change.
 	Read func()
-	// Now is a channel of signals, such as SIGHUP. At each signal Run calls Read at once. Now may be nil.
-	Now <-chan os.Signal
+	// Signals is a channel of signals, such as SIGHUP. After each signal Run calls Read at once. A nil channel has no
+	// effect.
+	Signals <-chan os.Signal
 }
 
 // Run watches until ctx ends. It returns an error only if it cannot use inotify.
@@ -55,13 +56,14 @@ func (r *run) loop(ctx context.Context) error {
 	quiet := time.NewTimer(0)
 	quiet.Stop()
 	defer quiet.Stop()
-	var since time.Time // time of the first event after the last call of Read; zero if there was none
-	poke := func() {
+	var firstEvent time.Time // the time of the first event after the last call of Read; zero if there was no event
+	// scheduleRead makes the timer call Read after QuietTime, or after the rest of MaxWait if that is shorter.
+	scheduleRead := func() {
 		now := time.Now()
-		if since.IsZero() {
-			since = now
+		if firstEvent.IsZero() {
+			firstEvent = now
 		}
-		quiet.Reset(min(r.QuietTime, max(0, r.MaxWait-now.Sub(since))))
+		quiet.Reset(min(r.QuietTime, max(0, r.MaxWait-now.Sub(firstEvent))))
 	}
 	for {
 		select {
@@ -71,25 +73,26 @@ func (r *run) loop(ctx context.Context) error {
 			if !ok {
 				return fsnotify.ErrClosed
 			}
-			poke()
+			scheduleRead()
 		case _, ok := <-r.watcher.Errors:
 			if !ok {
 				return fsnotify.ErrClosed
 			}
-			poke() // the queue lost events: call Read
+			scheduleRead() // inotify lost events, so files may have changed
 		case <-tick.C:
-			poke()
-		case <-r.Now:
+			scheduleRead()
+		case <-r.Signals:
 			quiet.Reset(0)
 		case <-quiet.C:
-			since = time.Time{}
+			firstEvent = time.Time{}
 			r.readAll()
 		}
 	}
 }
 
-// readAll adds watches for the directories that exist, removes other watches, and calls Read. It also adds watches that
-// exist already, because a directory may have been replaced: its old watch then reports nothing.
+// readAll adds watches for the directories that exist, removes other watches, and calls Read. It adds a watch even for
+// a directory that already has one, because the old watch reports nothing if another directory took the place of the
+// watched one.
 func (r *run) readAll() {
 	dirs := map[string]bool{}
 	for _, dir := range r.Dirs() {
@@ -97,7 +100,7 @@ func (r *run) readAll() {
 	}
 	for dir := range r.watched {
 		if !dirs[dir] {
-			_ = r.watcher.Remove(dir) // most likely the directory is gone already
+			_ = r.watcher.Remove(dir) // ignores the error: the directory was probably removed
 			delete(r.watched, dir)
 		}
 	}

@@ -18,7 +18,7 @@ func TestNow(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- follow.DirWatcher{
-			QuietTime: time.Hour, MaxWait: time.Hour, Recheck: time.Hour, Now: now,
+			QuietTime: time.Hour, MaxWait: time.Hour, Recheck: time.Hour, Signals: now,
 			Dirs: func() []string { return []string{dir} }, Read: func() { looked <- struct{}{} },
 		}.Run(ctx)
 	}()

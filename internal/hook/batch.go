@@ -9,8 +9,8 @@ import (
 )
 
 // BatchOptions are the options of the hook that sets CPU shares and limits from the batch resources that pods request.
-// The kubelet treats these pods as BestEffort: it sets the minimum of CPU shares, and no limits. The formulae are those
-// of Koordinator 1.7, plugin BatchResource, and of the kubelet's functions MilliCPUToShares and MilliCPUToQuota.
+// The kubelet treats these pods as BestEffort: it gives them the minimum of CPU shares, and no limits. The formulae are
+// those of Koordinator 1.7, plugin BatchResource, and of the kubelet's functions MilliCPUToShares and MilliCPUToQuota.
 type BatchOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled" default:"true"`
@@ -27,16 +27,16 @@ func (BatchOptions) Info() Info {
 		Sets:           limits,
 		SetsOnPod:      limits,
 		KernelFeatures: []string{"cpu", "memory"},
-		Compose:        "does not set the quota of containers that own CPUs; cpuset sets it",
+		Compose:        "does not set the quota of containers that own CPUs; the hook cpuset sets the quota of these containers",
 		Differs: []string{
 			"computes the quota for the CFS period of the container, not always for 100 ms",
-			"reports a batch-cpu below 100, because the unit is milli-CPUs",
-			"if the pod's spec is known, a pod's values are the kubelet's sums: the largest init container, sidecars and overhead are counted; values that the spec has for the whole pod have priority",
+			"reports a batch-cpu below 100 as a probable mistake: the unit is milli-CPUs, so 100 is a tenth of a CPU",
+			"if the agent knows the pod's spec, it adds up the pod's values as the kubelet does: with the largest init container, the sidecars and the overhead. Values that the spec has for the whole pod have priority",
 		},
 	}
 }
 
-// Propose sets shares, quota and memory limit of a batch container or pod.
+// Propose sets shares, quota and memory limit of a container or pod that requests batch resources.
 func (BatchOptions) Propose(in *Input, out *Output) {
 	if in.Intent.Class.V != intent.Reclaimed || !in.Intent.Batch.IsSet() {
 		return
@@ -53,7 +53,8 @@ func (BatchOptions) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "batch", Source: cmp.Or(string(ask.From), in.Intent.Batch.Key)}
-	// The kubelet has already applied the pod-level resources of the spec.
+	// If the spec has a request or limit for the whole pod, the kubelet sets the pod's value from it. The hook does not
+	// change such a value.
 	if whole.Requests[lifecycle.ResourceCPU] <= 0 {
 		out.setNumber(in, lifecycle.CPUShares, sharesOfMilli(ask.RequestCPU), withText(why, "batch-cpu request"+sums))
 	}
@@ -69,7 +70,7 @@ func (BatchOptions) Propose(in *Input, out *Output) {
 	}
 }
 
-// withText returns a reason with another text.
+// withText returns a copy of the reason with another text.
 func withText(r lifecycle.Reason, text string) lifecycle.Reason {
 	r.Text = text
 	return r
@@ -85,16 +86,17 @@ func sumBatch(all map[string]intent.Batch) (s intent.Batch) {
 	return s
 }
 
-// addLimit adds a limit to the sum of other limits; -1 is no limit.
-func addLimit(others, limit int64) int64 {
-	if others < 0 || limit <= 0 || others+limit < 0 {
+// addLimit adds a container's limit to the sum of other containers' limits. It returns -1, for no limit, if one of the
+// containers has no limit, or if the sum overflows.
+func addLimit(sum, limit int64) int64 {
+	if sum < 0 || limit <= 0 || sum+limit < 0 {
 		return -1
 	}
-	return others + limit
+	return sum + limit
 }
 
-// The limits of the kernel and the kubelet: shares 2..262144, quota at least 1 ms, period 100
-// ms by default.
+// The limits of the kernel and the kubelet for CPU shares and CFS quotas, and the default CFS period. Quota and period
+// are in µs.
 const (
 	minShares, maxShares = 2, 262144
 	minQuota             = 1000
@@ -106,7 +108,7 @@ func sharesOfMilli(milli int64) int64 {
 	if milli <= 0 {
 		return minShares
 	}
-	if milli >= maxShares { // also keeps milli*1024 from overflowing
+	if milli >= maxShares { // without this check, milli*1024 could overflow
 		return maxShares
 	}
 	return min(max(milli*1024/1000, minShares), maxShares)
@@ -114,15 +116,15 @@ func sharesOfMilli(milli int64) int64 {
 
 // quotaOfMilli returns the CFS quota in µs for milli-CPUs; -1 is no limit.
 func quotaOfMilli(milli int64, period int64) int64 {
-	// More than a million CPUs are no limit, and milli*period would overflow.
+	// A limit of more than a million CPUs means no limit. Without this check, milli*period could overflow.
 	if milli <= 0 || milli > 1e9 {
 		return -1
 	}
 	return max(milli*period/1000, minQuota)
 }
 
-// periodOf returns the CFS period of resources in µs. It returns the default if they have none, or one that the kernel
-// refuses.
+// periodOf returns the CFS period of r in µs. If r has no period, or a period that the kernel refuses, periodOf returns
+// the default period.
 func periodOf(r *lifecycle.Resources) int64 {
 	if r == nil || r.CPU.Period.V == 0 || r.CPU.Period.V > 1e6 {
 		return defaultPeriod

@@ -7,7 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// ByClass has a value for each class of pods. The zero value sets nothing.
+// ByClass has a value for each QoS class of Koordinator. LSR is also the value for class LSE. If a class has the zero
+// value of T, the hook sets nothing for pods of this class.
 type ByClass[T comparable] struct{ LSR, LS, BE T }
 
 // Of returns the value for the pod's class; the zero value for pods without a class.
@@ -23,18 +24,19 @@ func (b ByClass[T]) Of(p *intent.Pod) (of T) {
 	return of
 }
 
-// BlockIO divides disk bandwidth between pods. It uses classes of the runtime's block I/O
-// configuration, weights by class, and limits that a pod requests. The limits are those of Koordinator 1.7, strategy
-// BlkIO.
+// BlockIO divides disk bandwidth between pods. By the pod's QoS class, it sets weights, and chooses a class of the
+// runtime's block I/O configuration. It also sets limits that a pod requests. The requests are those of Koordinator
+// 1.7, strategy BlkIO.
 type BlockIO struct {
-	Classes ByClass[string]
-	Weights ByClass[int] // as io.weight, 1 to 10000
-	// WeightFile is the file for weights, io.weight or io.bfq.weight.
+	Classes ByClass[string] // names of block I/O classes of the runtime's configuration
+	Weights ByClass[int]    // values for io.weight, 1 to 10000
+	// WeightFile is the cgroup file for weights, io.weight or io.bfq.weight; "" if the kernel has neither.
 	WeightFile string
-	// PodWide reports that a limit of the pod's cgroup also covers its containers, as in cgroup
-	// v2. Otherwise the hook limits each container.
+	// PodWide is true with cgroup v2, where a limit on the pod's cgroup also applies to the containers in it. If
+	// PodWide is false, the hook limits each container.
 	PodWide bool
-	// Disks has the device numbers by name, as in lifecycle.Host.
+	// Disks has the device numbers of the node's disks, but not of partitions. A key is the name of a disk, such as
+	// sda, and the value is its device number, such as 8:0.
 	Disks map[string]string
 }
 
@@ -55,12 +57,12 @@ type BlockIOOptions struct {
 	// BEWeight is the io.weight of BE pods; 0 does not change it.
 	BEWeight int `json:"beWeight" check:"0..10000"`
 	// LSRClass is the class of the runtime's block I/O configuration for containers of LSE and
-	// LSR pods; empty means no class. The runtime refuses a container whose class its configuration
-	// does not have.
+	// LSR pods; empty means no class. If the runtime's configuration does not have the class,
+	// the runtime refuses the container.
 	LSRClass string `json:"lsrClass" check:"class"`
-	// LSClass is the block I/O class for containers of LS pods; empty means no class.
+	// LSClass is the class of the runtime's block I/O configuration for containers of LS pods; empty means no class.
 	LSClass string `json:"lsClass" check:"class"`
-	// BEClass is the block I/O class for containers of BE pods; empty means no class.
+	// BEClass is the class of the runtime's block I/O configuration for containers of BE pods; empty means no class.
 	BEClass string `json:"beClass" check:"class"`
 }
 
@@ -83,20 +85,20 @@ func (o BlockIOOptions) Make(n Node, _ *Options) (Hook, error) {
 func (h BlockIO) Info() Info {
 	i := Info{
 		Name:           "blockIO",
-		About:          "disk I/O: limits that a pod sets itself, weights by class, classes of the runtime's configuration",
+		About:          "disk I/O: limits that a pod requests, weights by QoS class, and block I/O classes of the runtime's configuration",
 		Stages:         lifetimeEvents(),
 		Reads:          []string{intent.KoordQoSClass, intent.KoordBlkioQoS, intent.TrimtabBlockIOClass, intent.RubikPreemptable, intent.RubikBlkioLimit},
 		Sets:           []lifecycle.Field{lifecycle.BlockIOClass, lifecycle.IOLimit},
 		SetsOnPod:      []lifecycle.Field{lifecycle.IOLimit, lifecycle.Unified},
 		KernelFeatures: []string{"io.max"},
-		Compose:        "the only hook that sets them",
+		Compose:        "no other hook sets these fields and files",
 		TestedOn:       "a model of the kernel that is compared with kernels, for limits and weights; a model of the runtime, for classes",
 		Differs: []string{
-			"only blocks of type device: the agent does not find the disk of a volume, and reports that",
+			"only blocks of type device are supported: the agent cannot find the disk of a volume, and reports blocks of other types",
 			"with cgroup v2 the limits are set on the pod, and with v1 on each container, because v1 would not apply a pod's limits to its containers",
-			"weights, latencies and cost models are not read from pods, because they are properties of the disk; weights are set by class (hooks.blockIO)",
-			"with cgroup v2 the kernel's io controller must be enabled for pods; a kubelet does not do that",
-			"the kernel applies a weight only if io.cost or BFQ serves the disk; the agent does not check that",
+			"weights, latencies and cost models are not read from pods, because they are properties of the disk; weights are set by QoS class (hooks.blockIO)",
+			"with cgroup v2 the kernel's io controller must be enabled for pods; the kubelet does not enable it",
+			"the kernel applies a weight only if io.cost or the scheduler BFQ is active for the disk; the agent does not check this",
 			"a class of the runtime's configuration can only be set when a container is created; a runtime without such a configuration ignores it",
 		},
 	}
@@ -106,7 +108,8 @@ func (h BlockIO) Info() Info {
 	return i
 }
 
-// Propose sets limits, weight and class.
+// Propose sets the limits that the pod requests. It also sets the weight of a pod, or the block I/O class of a
+// container.
 func (h BlockIO) Propose(in *Input, out *Output) {
 	if in.Intent.Disks.IsSet() && h.PodWide == (in.Container == "") {
 		h.setLimits(in, out)
@@ -159,7 +162,8 @@ func (h BlockIO) setLimits(in *Input, out *Output) {
 	}
 }
 
-// deviceNumber returns the device number of a disk, or the reason why the disk is unknown.
+// deviceNumber returns the device number of a disk, or the reason why the node has no such disk. A pod can name a disk
+// by its name or by its device number.
 func (h BlockIO) deviceNumber(name string) (number, problem string) {
 	for disk, n := range h.Disks {
 		if name == disk || name == n {

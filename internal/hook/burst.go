@@ -8,15 +8,15 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Burst lets containers save unused quota and use it later as CPU time above the quota.
-// The annotation is that of rubik 2.0, service quotaBurst. The kernel has the file cpu.max.burst since Linux 5.14. The
-// engine keeps the burst within the final quota of all hooks.
+// Burst lets containers save unused quota and use it later as CPU time above the quota. The annotation is that of rubik
+// 2.0, service quotaBurst. The kernel has the file cpu.max.burst since Linux 5.14. If the final quota is lower than the
+// burst, the engine reduces the burst to the quota.
 type Burst struct {
 	// KernelSupport reports whether the kernel has cpu.max.burst.
 	KernelSupport lifecycle.Finding
 }
 
-// burstFile is the kernel's file; cgroup v1 has it as cpu.cfs_burst_us.
+// burstFile is the cgroup v2 file for the burst. In cgroup v1 the file has the name cpu.cfs_burst_us.
 const burstFile = "cpu.max.burst"
 
 // BurstOptions tunes the CPU burst hook.
@@ -40,19 +40,19 @@ func (Burst) Info() Info {
 		Sets:           []lifecycle.Field{lifecycle.Unified},
 		SetsOnPod:      []lifecycle.Field{lifecycle.Unified},
 		KernelFeatures: []string{burstFile},
-		Compose:        "limited by the quota that all other hooks leave",
+		Compose:        "the burst is at most the quota that results from all other hooks",
 		Differs: []string{
-			"a burst above the quota is reduced to the quota, while rubik then sets no burst; explain shows the request",
-			"the burst of the pod itself is the sum of its live containers' bursts, so that it never limits the burst of a container, and the pod's quota can change together with their quotas",
+			"a burst above the quota is reduced to the quota, while rubik then sets no burst; `trimtab explain` shows the requested burst",
+			"the burst of the pod's own cgroup is the sum of the bursts of its live containers. So it never limits the burst of a container, and the pod's quota can change together with the containers' quotas",
 			"containers without a quota, and containers that own their CPUs, get no burst",
-			"a pod that no longer requests a burst loses it, if the agent knows its current labels and annotations (podspec)",
-			"the kernel refuses a quota below the burst. Over NRI and the CRI proxy the agent lowers the burst before the runtime lowers the quota. With bypass it lowers the burst when the pod's spec has the lower limit (podspec); an earlier update of the kubelet fails, and the kubelet repeats it",
-			"the agent writes the burst when the container's cgroup exists. Only the CRI proxy sends it to the runtime, because an OCI runtime fails the container if the kernel lacks the file",
+			"if a pod no longer requests a burst, the agent removes the burst, provided that it knows the pod's current labels and annotations (podspec)",
+			"the kernel refuses a quota below the burst. Over NRI and the CRI proxy the agent lowers the burst before the runtime lowers the quota. With bypass the agent lowers the burst when it sees the lower limit in the pod's spec (podspec). If the kubelet's update comes earlier, the update fails, and the kubelet repeats it",
+			"the agent writes the burst itself when the container's cgroup exists; only the CRI proxy sends the burst to the runtime. If the kernel lacks the file, an OCI runtime would fail the container",
 		},
 	}
 }
 
-// Propose sets the burst of a container, or of the pod above all of them.
+// Propose sets the burst of a container's cgroup, or of the pod's own cgroup.
 func (h Burst) Propose(in *Input, out *Output) {
 	ask := in.Intent.Burst
 	switch {
@@ -67,11 +67,11 @@ func (h Burst) Propose(in *Input, out *Output) {
 	why := lifecycle.Reason{Hook: "burst", Source: ask.Key, Text: "requested by the pod"}
 	most := ask.V
 	if in.Container == "" {
-		why.Text = "the sum of its containers' bursts"
+		why.Text = "the sum of the bursts of the pod's containers"
 		most = in.BurstSum
 	}
 	if limit := in.limitMicros(); limit > 0 && limit < most {
-		why.Text += fmt.Sprintf(", reduced from %d to the CPU limit in the current spec", most)
+		why.Text += fmt.Sprintf(", reduced from %d µs to the CPU limit in the current spec", most)
 		most = limit
 	}
 	if most == 0 && in.Container == "" && ask.V > 0 {
@@ -80,9 +80,9 @@ func (h Burst) Propose(in *Input, out *Output) {
 	out.setFile(in, burstFile, strconv.FormatInt(most, 10), why)
 }
 
-// limitMicros returns the quota for the CPU limit in the spec of a container or pod, in µs per period
-// (Kubernetes 1.36, cm/helpers_linux.go, MilliCPUToQuota); 0 if the spec has no limit. The kubelet may
-// not yet have sent the request that sets this quota.
+// limitMicros returns the CFS quota in µs that the kubelet computes from the CPU limit in the spec (Kubernetes 1.36,
+// cm/helpers_linux.go, MilliCPUToQuota); 0 if the spec has no limit. After a change of the spec, the runtime can have
+// another quota until the kubelet sends the new one.
 func (in *Input) limitMicros() int64 {
 	if in.Spec == nil {
 		return 0
@@ -98,5 +98,6 @@ func (in *Input) limitMicros() int64 {
 	return max(min(milli, maxMilli)*periodOf(in.Pristine)/1000, minQuota)
 }
 
-// maxMilli limits milli-CPUs, so that products do not overflow. No machine has so many CPUs.
+// maxMilli is the highest CPU limit in milli-CPUs. limitMicros reduces higher limits to maxMilli, so that the product
+// of limit and period does not overflow. No machine has so many CPUs.
 const maxMilli = 1 << 40

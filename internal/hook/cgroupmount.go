@@ -5,14 +5,16 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// delegationFeature is the feature of a node that mounts cgroups with nsdelegate. Then a program in a cgroup
-// namespace cannot change the limits of the namespace's root cgroup.
+// delegationFeature is the name of a feature of the node. The node has it if cgroup2 is mounted with the option
+// nsdelegate. With this option, a program in a cgroup namespace cannot change the limits of the namespace's root
+// cgroup.
 const delegationFeature = "nsdelegate"
 
-// WritableCgroups lets containers write their own cgroups. The keys and values are those of NRI 0.12, plugin
-// writable-cgroups.
+// WritableCgroups lets containers write the files of their own cgroups. The keys and values of the pod's annotations
+// are those of NRI 0.12, plugin writable-cgroups.
 type WritableCgroups struct {
-	// KernelSupport reports whether the kernel protects the limits of the container's own cgroup.
+	// KernelSupport reports whether the kernel protects the limits of the container's own cgroup from programs in the
+	// container.
 	KernelSupport lifecycle.Finding
 }
 
@@ -36,15 +38,15 @@ func (WritableCgroups) Info() Info {
 		Reads:          []string{intent.NRICgroups},
 		Sets:           []lifecycle.Field{lifecycle.CgroupMount},
 		KernelFeatures: []string{delegationFeature},
-		Compose:        "the only hook that sets it",
+		Compose:        "no other hook sets this field",
 		Differs: []string{
-			"a container that shares the host's cgroup namespace does not get it; the agent reports that",
+			"a container that shares the host's cgroup namespace does not get write access; the agent reports that",
 			"values other than true and false are reported; the plugin treats them as false",
 		},
 	}
 }
 
-// Propose makes the mount of cgroups writable.
+// Propose makes a container's mount of cgroups writable, if the pod requests it.
 func (h WritableCgroups) Propose(in *Input, out *Output) {
 	asked, why, ok := scopedRequest(in, in.Intent.WritableCgroups, "writableCgroups")
 	switch {

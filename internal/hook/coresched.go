@@ -16,8 +16,8 @@ type CoreSched struct {
 
 // CoreSchedOptions tunes the core scheduling hook.
 type CoreSchedOptions struct {
-	// Enabled switches the hook on. It cannot be on together with
-	// hooks.groupIdentity on a kernel that has group identities.
+	// Enabled switches the hook on. On a kernel that has group identities,
+	// hooks.coreSched and hooks.groupIdentity cannot both be enabled.
 	Enabled bool `json:"enabled"`
 }
 
@@ -38,22 +38,23 @@ func (CoreSched) Info() Info {
 		Reads:          []string{intent.KoordQoSClass, intent.KoordCoreSchedGroup, intent.KoordCoreSchedPolicy},
 		Sets:           []lifecycle.Field{lifecycle.CoreSched},
 		KernelFeatures: []string{"coreSched"},
-		Compose:        "refused together with group identities on a kernel that has them: kernels locked up with both (koordinator issue 1829)",
+		Compose:        "cannot be enabled together with groupIdentity on a kernel that has group identities: with both, kernels locked up (koordinator issue 1829)",
 		TestedOn:       "a model of the kernel's cookies only; no kernel with core scheduling was available",
 		Differs: []string{
 			"cookies are set before a container's first instruction",
 			"a pod's sandbox keeps cookie 0, because it does no work",
 			"pods without a class are not changed, like those of class SYSTEM",
 			"cpu.idle of the directories of QoS classes is not written, because they belong to the kubelet",
-			"requests by a pod's labels are refused by default: a group of its own excludes other pods from a core",
+			"requests by a pod's labels are refused by default, because a pod with its own group keeps other pods off the hyperthreads of its cores",
 		},
 	}
 }
 
-// expellerSuffix ends the names of the groups of dedicated and shared pods, to which reclaimed pods must yield.
+// expellerSuffix is the end of the group names of dedicated and shared pods. The groups of reclaimed pods have the
+// names without the suffix. On a core, threads of a group without the suffix must yield to threads of a group with it.
 const expellerSuffix = "-expeller"
 
-// Propose sets a container's group.
+// Propose sets a container's core scheduling group.
 func (h CoreSched) Propose(in *Input, out *Output) {
 	ask := in.Intent.CoreSched
 	end, classed := map[intent.Class]string{intent.Dedicated: expellerSuffix, intent.Shared: expellerSuffix, intent.Reclaimed: ""}[in.Intent.Class.V]

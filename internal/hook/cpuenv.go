@@ -15,7 +15,7 @@ import (
 // CPUEnv sets environment variables with a container's CPUs, for programs that size thread
 // pools.
 type CPUEnv struct {
-	// Defaults are the variables for a pod that requests the variables of the configuration.
+	// Defaults are the variables in the configuration. A pod gets them if it requests variables without naming any.
 	Defaults []intent.CPUVariable
 }
 
@@ -56,10 +56,10 @@ func (CPUEnv) Info() Info {
 		Sets:    []lifecycle.Field{lifecycle.Env},
 		Compose: "runs after all other hooks; a variable that the container or another hook sets is not changed",
 		Differs: []string{
-			"the number is the number of the container's CPUs. If the quota of the container or its pod allows fewer CPUs, the number is the quota in CPUs, rounded up",
+			"a count is the number of CPUs that the container may run on. If the quota of the container or its pod allows fewer CPUs, the count is the quota in CPUs, rounded up",
 			"lists are given only to containers that own CPUs, because the CPUs of a pool change while its containers run",
 			"variables cannot change after the creation of a container: a later resize of the container or its pool does not change them",
-			"variables that an image sets are known over NRI. Requests of the CRI and of hook servers have only the variables of the pod's spec, so there the hook overrides an image's variable",
+			"over NRI, the agent knows the variables that an image sets, and does not change them. Requests of the CRI and of hook servers have only the variables of the pod's spec, so the hook overrides an image's variable there",
 		},
 	}
 }
@@ -82,7 +82,7 @@ func (h CPUEnv) Propose(in *Input, out *Output) {
 	}
 	count, by := in.usableCPUs(out.Values)
 	for _, v := range wanted {
-		value, text := in.Creation.OwnedCPUs, "the CPUs that it owns"
+		value, text := in.Creation.OwnedCPUs, "the CPUs that the container owns"
 		if !v.List {
 			value, text = strconv.Itoa(count), by
 		}
@@ -97,26 +97,27 @@ func (h CPUEnv) Propose(in *Input, out *Output) {
 	}
 }
 
-// usableCPUs returns the number of CPUs that a container can use at a time, and the reason for the number.
+// usableCPUs returns the number of CPUs that a container can use at the same time. The result by describes what limits
+// the number.
 func (in *Input) usableCPUs(decided []lifecycle.Value) (count int, by string) {
-	count, by = in.Creation.CPUs, "the number of CPUs that it may run on"
+	count, by = in.Creation.CPUs, "the number of CPUs that the container may run on"
 	if in.Creation.OwnedCPUs != "" {
-		by = "the number of CPUs that it owns"
+		by = "the number of CPUs that the container owns"
 	}
 	for _, limit := range []struct {
 		of     string
 		values []lifecycle.Value
 		asked  *lifecycle.Resources
-	}{{"its", decided, in.Pristine}, {"its pod's", in.Creation.PodValues, in.Pod.Resources}} {
+	}{{"container", decided, in.Pristine}, {"pod", in.Creation.PodValues, in.Pod.Resources}} {
 		if n := quotaCPUs(limit.values, limit.asked); n > 0 && n < count {
-			count, by = n, fmt.Sprintf("%s quota as a number of CPUs, of the %d CPUs that it may run on", limit.of, in.Creation.CPUs)
+			count, by = n, fmt.Sprintf("the quota of the %s as a number of CPUs; the container may run on %d CPUs", limit.of, in.Creation.CPUs)
 		}
 	}
 	return count, by
 }
 
-// quotaCPUs returns a quota in whole CPUs, rounded up; 0 for no quota. A decided quota has priority
-// over a requested quota.
+// quotaCPUs returns a quota in whole CPUs, rounded up; 0 for no quota. If the values in decided have a quota, it
+// counts. Otherwise the quota in asked counts.
 func quotaCPUs(decided []lifecycle.Value, asked *lifecycle.Resources) int {
 	quota, per := int64(0), periodOf(asked)
 	if asked != nil {
@@ -136,7 +137,7 @@ func quotaCPUs(decided []lifecycle.Value, asked *lifecycle.Resources) int {
 	return int((quota-1)/per + 1)
 }
 
-// sets reports whether the request of a container has a variable.
+// sets reports whether the runtime's request for the container already has an environment variable with this name.
 func (c *Creation) sets(name string) bool {
 	return slices.ContainsFunc(c.Env, func(e string) bool {
 		has, _, _ := strings.Cut(e, "=")

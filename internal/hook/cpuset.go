@@ -8,8 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// CPUSetOptions are the options of the hook that sets the cpuset of a container to the CPUs of its CPU group. The hook
-// also removes the CFS quota of containers that own their CPUs.
+// CPUSetOptions are the options of the hook that sets the cpuset of a container. The CPUs are those that the scheduler
+// assigned to the container, or the CPUs of the container's pool. The hook also removes the CFS quota of containers
+// that own their CPUs.
 type CPUSetOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled" default:"true"`
@@ -35,11 +36,11 @@ func (CPUSetOptions) Info() Info {
 		Sets:           []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.CPUQuota},
 		SetsOnPod:      []lifecycle.Field{lifecycle.CPUQuota},
 		KernelFeatures: []string{"cpuset", "cpu"},
-		Compose:        "sets the quota (to unlimited) only of containers that own CPUs; batch does not change their quota",
+		Compose:        "removes the quota only of containers that own CPUs; the hook batch does not change the quota of these containers",
 		Differs: []string{
-			"the answer to UpdateContainerResources changes the container that the request names, so a request cannot take assigned CPUs away (Koordinator 1.7 loses the answer)",
-			"CPUs that another pod owns, and reserved or offline CPUs, are refused and reported; the container runs in the shared pool",
-			"pods without a class keep all CPUs that have no owner; hooks.cpuset.unlabelled: shared puts those that are not BestEffort into the shared pool as Koordinator does",
+			"a request UpdateContainerResources cannot take assigned CPUs away, because the agent puts them into the request (Koordinator 1.7 loses this change)",
+			"an assignment with CPUs that another pod owns, or with reserved or offline CPUs, is refused and reported; the container runs in the shared pool",
+			"pods without a class may run on all CPUs that no container owns. With hooks.cpuset.unlabelled: shared, such pods run in the shared pool, except BestEffort pods; Koordinator does the same",
 			"each pod decides whether its quota is removed (trimtab.io/unset-cpu-quota); the node only sets the default",
 			"CPUs of LSR pods are not lent to batch pods by default (placement.lendLSR)",
 			"if the NUMA nodes are unknown or empty, the container gets the whole pool instead of an empty list, and the agent reports that",
@@ -47,16 +48,16 @@ func (CPUSetOptions) Info() Info {
 	}
 }
 
-// Propose sets the cpuset.
+// Propose sets CPUs and memory nodes of a container, and removes the quota of a container or pod with exclusive CPUs.
 func (h CPUSetOptions) Propose(in *Input, out *Output) {
 	why := lifecycle.Reason{Hook: "cpuset", Source: in.AssignedBy, Text: in.AssignedWhy}
 	if in.Container != "" && in.CPUs != "" {
 		out.setText(in, lifecycle.CPUSetCPUs, "", in.CPUs, why)
 	}
 	if in.Container != "" && in.Mems != "" {
-		why := lifecycle.Reason{Hook: "cpuset", Source: in.AssignedBy, Text: "memory nodes near its CPUs, without nodes that other pods own exclusively; decided when it was created"}
+		why := lifecycle.Reason{Hook: "cpuset", Source: in.AssignedBy, Text: "memory nodes near the container's CPUs, without nodes that other pods own exclusively; chosen when the container was created"}
 		if cold := in.ColdStart; cold.Seconds > 0 {
-			why.Text = fmt.Sprintf("a cold start, as its annotation requests: only memory of kind PMEM, and after %d s memory nodes %s", cold.Seconds, cold.Mems)
+			why.Text = fmt.Sprintf("a cold start, as the pod's annotation requests: only memory of kind PMEM for %d s, then memory nodes %s", cold.Seconds, cold.Mems)
 		}
 		out.setText(in, lifecycle.CPUSetMems, "", in.Mems, why)
 	}
@@ -65,7 +66,7 @@ func (h CPUSetOptions) Propose(in *Input, out *Output) {
 		unset, why.Source = own.V, own.Key
 	}
 	if unset && in.Pool == placement.Exclusive {
-		why.Text = "no quota, because it owns its CPUs"
+		why.Text = "no quota, because the CPUs are exclusive"
 		out.setNumber(in, lifecycle.CPUQuota, -1, why)
 	}
 }

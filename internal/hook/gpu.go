@@ -13,15 +13,15 @@ import (
 // GPUDevices is the way in which a container gets its GPUs.
 type GPUDevices int
 
-// The ways to give GPUs to a container. With GPUByEnv, the GPU support of the runtime adds the device nodes.
+// The ways to give GPUs to a container.
 const (
-	GPUByEnv GPUDevices = iota
-	GPUByDeviceNode
-	GPUByCDI
+	GPUByEnv        GPUDevices = iota // an environment variable names the GPUs, and the runtime's GPU support adds the device nodes
+	GPUByDeviceNode                   // the hook sets the same environment variable, and adds the device nodes itself
+	GPUByCDI                          // the hook requests CDI devices
 )
 
-// GPU gives a pod's containers the GPUs that a scheduler allocated to it, and the HAMi-core
-// library to a container with a part of a GPU. The names and values are those of Koordinator 1.7, plugin GPUEnvInject.
+// GPU gives the containers of a pod the GPUs that a scheduler allocated to the pod. It gives a container with a part of
+// a GPU also the HAMi-core library. The names and values are those of Koordinator 1.7, plugin GPUEnvInject.
 type GPU struct {
 	// HAMiLibrary is the host path of libvgpu.so; "" if there is none.
 	HAMiLibrary string
@@ -30,7 +30,7 @@ type GPU struct {
 	HAMiLock     string
 	NoLockReason string
 	Devices      GPUDevices
-	// ByUUID names GPUs by UUID instead of index.
+	// ByUUID means that the hook names GPUs by UUID, not by index.
 	ByUUID bool
 	// Nodes are the host's device nodes by path.
 	Nodes map[string]lifecycle.Device
@@ -45,14 +45,15 @@ type GPUOptions struct {
 	// list of devices, and the agent reports that the library is missing.
 	HAMiLibrary string `json:"hamiLibrary" check:"path or empty"`
 	// HAMiLock is the directory in which containers with a part of a GPU make the
-	// lock of HAMi-core. All containers of the node share it. The agent makes the
-	// directory, and its parent, which only root can enter. It needs hamiLibrary.
+	// lock of HAMi-core. All containers of the node share the directory. The agent
+	// makes the directory and its parent; only root can enter the parent. HAMiLock
+	// has no effect without hamiLibrary.
 	HAMiLock string `json:"hamiLock" default:"/var/lib/trimtab/hami/lock" check:"path"`
 	// Devices is the way in which containers get their GPUs: "env" sets
 	// NVIDIA_VISIBLE_DEVICES for the runtime's GPU support, "nodes" also adds the
 	// device nodes, and "cdi" requests the CDI device nvidia.com/gpu=NAME.
 	Devices string `json:"devices" default:"env" check:"env|nodes|cdi"`
-	// Name is the kind of names of GPUs: "index" or "uuid".
+	// Name is what the hook uses as the name of a GPU: "index" or "uuid".
 	Name string `json:"name" default:"index" check:"index|uuid"`
 }
 
@@ -90,9 +91,9 @@ func (h GPU) Info() Info {
 		Differs: []string{
 			"with hooks.gpu.devices: nodes or cdi, the request itself has the device nodes. So the runtime knows them, and a systemd daemon-reload does not remove them (koordinator issue 2809)",
 			"with hooks.gpu.name: uuid, GPUs are named by UUID, which stays correct if indexes change",
-			"HAMi-core's library and lock are mounted only if hooks.gpu.hamiLibrary names the library, and only into containers that were granted the GPU or whose namespace may request it by a rule; otherwise the agent reports that",
+			"HAMi-core's library and lock are mounted only if hooks.gpu.hamiLibrary names the library. The container must have the GPU from Kubernetes, or an authorization rule must allow the library for its namespace. Otherwise the agent reports that the share is not enforced",
 			"the library is mounted read-only, and the agent makes the lock's directory (hooks.gpu.hamiLock) in place of the host's /tmp/vgpulock",
-			"malformed allocations are reported and the container starts without them",
+			"a malformed allocation is reported, and the container starts without the GPUs in it",
 		},
 	}
 }
@@ -124,10 +125,10 @@ func (h GPU) Propose(in *Input, out *Output) {
 	}
 	names, ok := h.names(gpu.V)
 	if in.Intent.OnlyGrantedRule != "" && h.Devices != GPUByEnv && ok {
-		by, no := h.checkGranted(in, names)
-		if no != nil {
-			no.Reason = "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only; " + no.Reason
-			out.report(*no)
+		by, refused := h.checkGranted(in, names)
+		if refused != nil {
+			refused.Reason = "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only; " + refused.Reason
+			out.report(*refused)
 			h.Devices = GPUByEnv
 		} else {
 			why.Text += by
@@ -135,7 +136,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 	}
 	if !ok {
 		out.report(lifecycle.Problem{
-			Key: gpu.Key, Reason: "gpu: an entry has no GPU id, which hooks.gpu.name: uuid needs; the container gets no GPU",
+			Key: gpu.Key, Reason: "gpu: an allocated GPU has no valid UUID in the annotation, but hooks.gpu.name is uuid; the container gets no GPU",
 		})
 		return
 	}
@@ -155,8 +156,9 @@ func (h GPU) Propose(in *Input, out *Output) {
 	}
 }
 
-// mayShare reports whether the container may have HAMi-core's files. It may if a rule allows them, if
-// it gets the device of the GPU, or if Kubernetes granted it the GPU.
+// mayShare reports whether the container may have HAMi-core's files. One of three conditions must hold: the
+// authorization rules allow the files, the hook gives the container the GPU's device, or Kubernetes granted the GPU to
+// the container.
 func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 	rule := in.Intent.LibraryGrantedRule
 	if rule == "" || h.Devices != GPUByEnv {
@@ -168,17 +170,18 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 			i < len(in.Intent.GPU.V.UUIDs) && in.grantedGPU(in.Intent.GPU.V.UUIDs[i]) != "" {
 			continue
 		}
-		no := in.unauthorizedProblem("gpu-library", intent.KoordGPUIsolation, intent.Printable(name), rule, ", and Kubernetes did not grant the GPU to the container")
-		no.Then = "the container's share of the GPU is not enforced"
-		out.report(no)
+		p := in.unauthorizedProblem("gpu-library", intent.KoordGPUIsolation, intent.Printable(name), rule, ", and Kubernetes did not grant the GPU to the container")
+		p.Then = "the container's share of the GPU is not enforced"
+		out.report(p)
 		return false
 	}
 	return true
 }
 
-// checkGranted checks GPUs that a container gets only if Kubernetes granted them. It checks device nodes by
-// their numbers, because an index or UUID is connected with a minor number only by the pod's annotation.
-func (h GPU) checkGranted(in *Input, names []string) (by string, no *lifecycle.Problem) {
+// checkGranted checks whether Kubernetes granted all GPUs to the container. It returns how they were granted, or a
+// problem. For device nodes it compares device numbers, not names: only the pod's annotation connects an index or UUID
+// with a device number, and the pod's author may have written the annotation.
+func (h GPU) checkGranted(in *Input, names []string) (by string, refused *lifecycle.Problem) {
 	if h.Devices == GPUByCDI {
 		return in.checkGranted(in.Intent.GPU.Key, names, in.grantedGPU)
 	}
@@ -189,7 +192,8 @@ func (h GPU) checkGranted(in *Input, names []string) (by string, no *lifecycle.P
 	return in.checkGranted(in.Intent.GPU.Key, paths, func(path string) string { return in.grantedNode(h.Nodes, path) })
 }
 
-// names returns the GPUs' names for the runtime's GPU support.
+// names returns the indexes or UUIDs of GPUs, which are their names for the runtime and for CDI. It returns false if
+// the names are UUIDs, and a GPU has none.
 func (h GPU) names(g intent.GPU) ([]string, bool) {
 	if h.ByUUID {
 		return g.UUIDs, len(g.UUIDs) == len(g.Minors) && !slices.Contains(g.UUIDs, "")
@@ -214,7 +218,7 @@ func (h GPU) addNodes(minors []int, why lifecycle.Reason, out *Output) {
 	}
 }
 
-// addShare gives the container its part of a GPU.
+// addShare sets the container's limits on a shared GPU, and mounts the HAMi-core library, which enforces the limits.
 func (h GPU) addShare(in *Input, names []string, why lifecycle.Reason, out *Output) {
 	share := in.Intent.GPU.V.Share
 	without := ""
@@ -224,15 +228,15 @@ func (h GPU) addShare(in *Input, names []string, why lifecycle.Reason, out *Outp
 	case !h.mayShare(in, names, out):
 		return
 	case h.HAMiLock == "":
-		without = "hooks.gpu.hamiLock: there is no directory for the lock: " + cmp.Or(h.NoLockReason, "none is configured")
+		without = "there is no directory for HAMi-core's lock: " + cmp.Or(h.NoLockReason, "hooks.gpu.hamiLock is not configured")
 	}
 	if without != "" {
 		out.report(lifecycle.Problem{
-			Key: intent.KoordGPUIsolation, Value: "HAMi-core", Reason: without + ": the container's share of the GPU is not enforced",
+			Key: intent.KoordGPUIsolation, Value: "HAMi-core", Reason: without + "; the container's share of the GPU is not enforced",
 		})
 		return
 	}
-	why.Text = "its share of a shared GPU"
+	why.Text = "the container's share of a GPU"
 	out.setEnv("CUDA_DEVICE_MEMORY_LIMIT", strconv.FormatInt(share.Memory, 10), why)
 	if share.Core > 0 {
 		out.setEnv("CUDA_DEVICE_SM_LIMIT", strconv.FormatInt(share.Core, 10), why)

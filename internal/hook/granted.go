@@ -9,22 +9,22 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// These texts describe how a container got a device without this hook.
+// These texts describe how a container got a device from Kubernetes, before any hook gave it one.
 const (
-	grantedByRuntime = "granted: the runtime's request has it"
+	grantedByRuntime = "granted: the runtime's request has the device"
 	grantedByKubelet = "granted by the kubelet as "
 )
 
 // These are the resources of NVIDIA's device plugin (0.17). The ids of nvidia.com/gpu are UUIDs or
 // indexes of GPUs. The ids of nvidia.com/mig-* are UUIDs of MIG devices. The ids of shared GPUs have
-// a suffix, so they never equal a name.
+// a suffix, so they are never equal to the index or UUID of a GPU.
 const (
 	resourceGPU = "nvidia.com/gpu"
 	resourceMIG = "nvidia.com/mig-"
 )
 
-// grantedGPU returns how a container got the GPU with a CDI name; "" if it did not get the GPU. It
-// compares whole names, because a similar name is another device.
+// grantedGPU returns how Kubernetes granted the GPU with an index or UUID to the container; "" if it did not grant it.
+// grantedGPU compares whole names, because a similar name is the name of another device.
 func (in *Input) grantedGPU(name string) string {
 	cdi := cdiGPU + name
 	switch {
@@ -42,8 +42,8 @@ func (in *Input) grantedGPU(name string) string {
 	return in.grantedBy(resourceMIG, name)
 }
 
-// grantedBy returns how a container got the device with an id of a device plugin; "" if it did not get the device. It
-// reads only resources whose names begin with the prefix.
+// grantedBy returns a text with the resource of a device plugin by which the kubelet granted the device with an id; ""
+// if it did not grant the device. grantedBy reads only resources whose names begin with prefix.
 func (in *Input) grantedBy(prefix, id string) string {
 	for _, resource := range slices.Sorted(maps.Keys(in.GrantedDevices.IDs)) {
 		if strings.HasPrefix(resource, prefix) && slices.Contains(in.GrantedDevices.IDs[resource], id) {
@@ -53,9 +53,9 @@ func (in *Input) grantedBy(prefix, id string) string {
 	return ""
 }
 
-// grantedNode returns how a container got a device node of the host; "" if it did not get the node.
-// It compares major and minor numbers, because a path in the container proves nothing. So entries
-// without numbers, as in the CRI, do not count.
+// grantedNode returns how Kubernetes granted a device node of the host to the container; "" if it did not grant it.
+// grantedNode compares major and minor numbers, because the path in a container can be the path of any device. So
+// entries without numbers, as in the CRI, do not count.
 func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) string {
 	host, has := nodes[path]
 	if has && host.Type != "" && slices.ContainsFunc(in.RequestedDevices.Nodes, func(d lifecycle.Device) bool {
@@ -66,13 +66,14 @@ func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) str
 	return ""
 }
 
-// checkGranted checks devices that a hook refuses unless Kubernetes granted them to the container. It
-// returns how the container got the devices, or a problem if it did not get all of them.
-func (in *Input) checkGranted(key string, names []string, proof func(string) string) (by string, no *lifecycle.Problem) {
+// checkGranted checks whether Kubernetes granted all of these devices to the container. It returns a clause with the
+// way in which they were granted, or a problem if a device was not granted. The function howGranted returns the way in
+// which one device was granted, or "".
+func (in *Input) checkGranted(key string, names []string, howGranted func(name string) string) (by string, refused *lifecycle.Problem) {
 	rule := in.Intent.OnlyGrantedRule
 	missing := ""
 	for _, name := range names {
-		if by = proof(name); by == "" {
+		if by = howGranted(name); by == "" {
 			missing = name
 			break
 		}
@@ -80,6 +81,6 @@ func (in *Input) checkGranted(key string, names []string, proof func(string) str
 	if by != "" {
 		return "; " + by + " (authorization: " + rule + ")", nil
 	}
-	refused := in.unauthorizedProblem("devices", key, intent.Printable(missing), rule, ", and Kubernetes did not grant it to the container")
-	return "", &refused
+	p := in.unauthorizedProblem("devices", key, intent.Printable(missing), rule, ", and Kubernetes did not grant it to the container")
+	return "", &p
 }

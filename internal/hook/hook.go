@@ -9,38 +9,40 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Info describes a hook. `trimtab hooks` and the docs print it. The agent subscribes to the runtime
-// events in Stages.
+// Info describes a hook. `trimtab hooks` and the docs print it.
 type Info struct {
 	Name           string            `json:"name"`
-	About          string            `json:"about"`
-	Stages         []lifecycle.Kind  `json:"stages"`
-	Reads          []string          `json:"reads"` // label and annotation keys
+	About          string            `json:"about"`  // a summary of what the hook sets
+	Stages         []lifecycle.Kind  `json:"stages"` // the runtime events to which the agent subscribes because of the hook
+	Reads          []string          `json:"reads"`  // label and annotation keys
 	Sets           []lifecycle.Field `json:"sets"`
 	SetsOnPod      []lifecycle.Field `json:"setsOnPod,omitempty"`
-	KernelFeatures []string          `json:"kernel,omitempty"` // required features; "a|b" requires one of the two
-	Compose        string            `json:"compose"`          // how it combines with other hooks
-	FallbackOption string            `json:"-"`                // what to set if the kernel lacks a feature; "" for nothing
-	Differs        []string          `json:"differs,omitempty"`
-	// TestedOn names the test environment, if that was not a real kernel and runtime.
+	KernelFeatures []string          `json:"kernel,omitempty"`  // required features; "a|b" requires one of the two
+	Compose        string            `json:"compose"`           // how the hook combines with other hooks
+	FallbackOption string            `json:"-"`                 // the option that helps if the kernel lacks a feature; "" for none
+	Differs        []string          `json:"differs,omitempty"` // differences from the system whose annotation keys the hook reads
+	// TestedOn names the test environment, if the hook was not tested on a real kernel and runtime.
 	TestedOn string `json:"tried,omitempty"`
 }
 
-// Input has all facts that a hook may use. Container is empty if values for the pod itself are
-// requested.
+// Input has all facts that a hook may use.
 type Input struct {
-	Pod    *lifecycle.Pod
+	Pod *lifecycle.Pod
+	// Intent has the requests in the labels and annotations of the pod.
 	Intent *intent.Pod
 	// Spec has the facts about the pod that the runtime does not report; nil if unknown. A
 	// container that Spec does not name counts as an app container.
-	Spec      *lifecycle.PodSpec
+	Spec *lifecycle.PodSpec
+	// Container is the name of the container for which the hook must propose values. If it is empty, the hook must
+	// propose values for the pod's own cgroup.
 	Container string
 	// ContainerProperties has properties of the container that the runtime reported.
 	ContainerProperties ContainerProperties
-	// Pristine are the resources of the runtime's request, without the agent's changes.
+	// Pristine are the resources in the runtime's request, without the agent's changes.
 	Pristine *lifecycle.Resources
-	// Pool is the container's pool. CPUs are the CPUs of its group, as a kernel list. AssignedBy
-	// is the key that led to the assignment, and AssignedWhy a clause that explains it.
+	// Pool is the kind of the container's CPU pool. CPUs are the CPUs that the engine chose for the container, as a
+	// kernel list. AssignedBy is the label, annotation or option that determined these CPUs. AssignedWhy is a clause
+	// that explains the choice.
 	Pool        placement.PoolKind
 	CPUs        string
 	AssignedBy  string
@@ -49,15 +51,15 @@ type Input struct {
 	Scheduling lifecycle.SchedulingClass
 	// Machine is the node's CPUs and memory; nil if unknown.
 	Machine *topology.Machine
-	// Mems are memory nodes as a kernel list; "" if none were decided.
+	// Mems are the memory nodes that the engine chose for the container, as a kernel list; "" if it chose none.
 	Mems string
-	// ColdStart has the whole duration of the container's cold start and the memory nodes that the container gets
-	// after it; zero if the container has no cold start, or the cold start is over.
+	// ColdStart has the whole duration of the container's cold start, and the memory nodes that the container gets
+	// after the cold start. It is zero if the container has no cold start, or if the cold start is over.
 	ColdStart lifecycle.ColdStart
-	// Exclusive is set only for a pod. It has the CPUs that the pod's containers own and share with no
+	// ExclusiveCPUs is set only for a pod. It has the CPUs that the pod's containers own and share with no
 	// other pod, as a kernel list; "" if a container of the pod runs on other CPUs.
-	Exclusive string
-	// BurstSum is set only for a pod. It is the sum of the bursts of its live containers, in µs.
+	ExclusiveCPUs string
+	// BurstSum is set only for a pod. It is the sum of the CPU bursts of the pod's live containers, in µs.
 	BurstSum int64
 	// GrantedDevices are the devices that the kubelet gave the container. RequestedDevices are the
 	// devices in the runtime's request.
@@ -72,14 +74,14 @@ type Input struct {
 	// agent left out when the container was created.
 	SkippedInterfaces []string
 	// ExclusiveDevices are the container's exclusive CDI devices. DevicesRefused is the reason why a container that
-	// requested exclusive devices got none. TakenDevices has the CDI devices that the pod names for the
-	// container and that another container has exclusively, with the names of their owners.
+	// requested exclusive devices got none. The keys of TakenDevices are CDI devices that the pod names for this
+	// container, but that another container has exclusively. Each value is the name of that other container.
 	ExclusiveDevices []string
 	DevicesRefused   string
 	TakenDevices     map[string]string
 }
 
-// ContainerProperties has the properties of a container that policies can read. Hooks must not change it.
+// ContainerProperties has the properties of a container that policies can read. Hooks must not change its maps.
 type ContainerProperties struct {
 	Image       string // the image name in the runtime; "" if the runtime does not report it
 	Command     string // the first argument; "" if the runtime reports no arguments
@@ -101,8 +103,8 @@ type Creation struct {
 	// HostInterfaces reports, by name of a network interface, whether the host has it. The map is nil
 	// if the agent does not know that.
 	HostInterfaces map[string]bool
-	// PodInterfaces are the host's interfaces that other containers of the pod were created with. The
-	// value is true if such a container has not started yet. Then the interface may still be on the
+	// PodInterfaces has, by name, the host's interfaces that other containers of the pod were created with. The
+	// value is true if one of these containers has not started yet. Then the interface may still be on the
 	// host.
 	PodInterfaces map[string]bool
 }
@@ -112,11 +114,13 @@ type Output struct {
 	Values   []lifecycle.Value
 	Scales   []Scale
 	Problems []lifecycle.Problem
-	// CPUEnv is stored, and is Input.CPUEnv in later decisions about the container.
+	// CPUEnv are the environment variables of the hook cpuEnv. The engine stores them, and passes them as Input.CPUEnv
+	// in later decisions about the container.
 	CPUEnv map[string]string
-	// SkippedInterfaces is stored, and is Input.SkippedInterfaces in later decisions about the container.
+	// SkippedInterfaces are interfaces that the container is created without. The engine stores them, and passes them
+	// as Input.SkippedInterfaces in later decisions about the container.
 	SkippedInterfaces []string
-	// Matched reports that the hook's condition holds. Only hooks with a condition set it.
+	// Matched reports that the condition of a ConditionalHook holds. Other hooks do not set Matched.
 	Matched bool
 	// Refusal is the reason why the container must not be created; "" if it may be created.
 	Refusal string
@@ -124,50 +128,53 @@ type Output struct {
 	Failure string
 }
 
-// Scale requests to divide a field by Divisor. The engine divides the value of another hook, or else the
-// value in the runtime's request, but never the result of an earlier Scale. An unlimited field stays
-// unlimited.
+// Scale requests that the engine divides the value of a field by Divisor. The engine divides the value that another
+// hook proposed. If there is none, it divides the value in the runtime's request. It never divides the result of an
+// earlier decision. An unlimited field stays unlimited.
 type Scale struct {
 	Field   lifecycle.Field
 	Divisor Ratio
-	// OnlyDecided scales only the value of another hook, not the runtime's request.
+	// OnlyDecided means that the engine divides only a value that another hook proposed, not the runtime's request.
 	OnlyDecided bool
 	Why         lifecycle.Reason
 }
 
-// Hook is one policy. Propose adds proposals to out. It must not change its input, or keep it after the call.
+// Hook is one policy. Propose adds proposals to the Output. Propose must not change the Input, and must not keep the
+// Input or its maps after the call.
 type Hook interface {
 	Info() Info
 	Propose(in *Input, out *Output)
 }
 
-// AfterOthersHook is a hook that depends on the values of all other hooks. The engine calls it last, with the
-// final values of other hooks in out.
+// AfterOthersHook is a hook that depends on the values of all other hooks. The engine calls it after the other hooks,
+// with their final values in the Output.
 type AfterOthersHook interface {
 	Hook
-	AfterOthers()
+	AfterOthers() // does nothing; it only marks the hook
 }
 
-// IntentChanger is a hook that changes a pod's intent, after the annotations and labels were read and
-// authorised. The input has no container.
+// IntentChanger is a hook that changes the requests of a pod. The engine calls it after the pod's labels and
+// annotations were read and authorised.
 type IntentChanger interface {
 	Hook
+	// ChangeIntent changes the pod's requests in asked. Input.Container is empty.
 	ChangeIntent(in *Input, asked *intent.Pod, out *Output)
 }
 
 // DeviceGiver is a hook that gives containers the exclusive CDI devices that the engine chose for them.
 type DeviceGiver interface {
 	Hook
-	// GivesKind reports whether a container may have exclusive devices of a kind, vendor/class. Kinds returns
-	// all such kinds.
+	// GivesKind reports whether a container may have exclusive devices of a kind, such as vendor.com/class.
 	GivesKind(kind string) bool
+	// Kinds returns all kinds of which a container may have exclusive devices.
 	Kinds() []string
 }
 
-// SpecReader is a hook that reads the spec of a pod's containers. The engine decides these
-// containers again when the spec becomes known.
+// SpecReader is a hook that can read the spec of a pod's containers.
 type SpecReader interface {
 	Hook
+	// ReadsSpec reports whether the hook reads the spec. If it does, the engine decides a pod's containers again when
+	// the pod's spec becomes known.
 	ReadsSpec() bool
 }
 
@@ -206,8 +213,8 @@ func (o *Output) setFile(in *Input, key, text string, why lifecycle.Reason) {
 	o.setText(in, lifecycle.Unified, key, text, why)
 }
 
-// sets reports whether a hook has already proposed a value of a field. key is the entry of a field
-// with entries.
+// sets reports whether a hook has already proposed a value of a field. If the field is a map, key is the key of the
+// entry; otherwise key is "".
 func (o *Output) sets(f lifecycle.Field, key string) bool {
 	return slices.ContainsFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == f && v.Key == key })
 }
@@ -215,28 +222,30 @@ func (o *Output) sets(f lifecycle.Field, key string) bool {
 // report adds a problem.
 func (o *Output) report(p lifecycle.Problem) { o.Problems = append(o.Problems, p) }
 
-// decline reports a part of a request that the hook does not serve.
+// decline reports that the hook does not grant a part of a pod's request.
 func (o *Output) decline(key, value, reason string) {
 	o.report(lifecycle.Problem{Key: key, Value: value, Reason: reason, Refused: true})
 }
 
-// unauthorizedProblem returns the problem that a rule refuses a part of a request. but is an additional clause of the
-// reason, or "".
-func (in *Input) unauthorizedProblem(kind, key, value, rule, but string) lifecycle.Problem {
+// unauthorizedProblem returns the problem that an authorization rule refuses a part of a request. The parameter clause
+// is added to the reason; it may be "".
+func (in *Input) unauthorizedProblem(kind, key, value, rule, clause string) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: value, Refused: true, Rule: rule,
-		Reason: kind + ": pods of namespace " + namespaceOf(in) + " may not ask for it" + but + " (authorization: " + rule + ")",
+		Reason: kind + ": pods of namespace " + namespaceOf(in) + " may not ask for it" + clause + " (authorization: " + rule + ")",
 	}
 }
 
-// scopedRequest returns the request that scoped annotations make for a container, and the reason for the
-// values of a hook. ok is false if they request nothing for the container, or if the input is a pod.
+// scopedRequest returns what annotations such as KEY/container.NAME and KEY/pod request for the container of the input,
+// and the reason for the values of the hook with this name. The result ok is false if the annotations request nothing
+// for the container, or if the input has no container.
 func scopedRequest[T any](in *Input, from intent.Sourced[intent.PerContainer[T]], name string) (asked intent.Sourced[T], why lifecycle.Reason, ok bool) {
 	asked = from.V.Of(in.Container)
 	return asked, lifecycle.Reason{Hook: name, Source: asked.Key, Text: "requested for the container"}, in.Container != "" && asked.IsSet()
 }
 
-// addDevice proposes a device node of the host once, or reports that the host has no such device.
+// addDevice proposes a device node of the host, if no hook has proposed it already. If the host has no such device,
+// addDevice reports that.
 func (o *Output) addDevice(nodes map[string]lifecycle.Device, path string, why lifecycle.Reason) {
 	d, has := nodes[path]
 	if !has {
@@ -249,7 +258,7 @@ func (o *Output) addDevice(nodes map[string]lifecycle.Device, path string, why l
 	o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.DeviceNode, Key: path, Device: &d, Why: why})
 }
 
-// Scope returns whether values of the pod or of a container are requested.
+// Scope returns OfPod if the hook must propose values for the pod's own cgroup, and OfContainer otherwise.
 func (in *Input) Scope() lifecycle.Scope {
 	if in.Container == "" {
 		return lifecycle.OfPod

@@ -231,8 +231,8 @@ func TestNoConflict(t *testing.T) {
 			Scheduling: lifecycle.SchedulingClass{
 				Name: rapid.SampledFrom([]string{"", "c"}).Draw(t, "scheduling class"), Scheduler: "SCHED_IDLE", IOPriority: "IOPRIO_CLASS_IDLE 0",
 			},
-			Exclusive: rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "alone"),
-			Intent:    batchPod(map[string]intent.Batch{"a": {RequestCPU: 1, LimitCPU: rapid.Int64().Draw(t, "cpu"), LimitMemory: rapid.Int64().Draw(t, "memory")}}),
+			ExclusiveCPUs: rapid.SampledFrom([]string{"", "0-3"}).Draw(t, "alone"),
+			Intent:        batchPod(map[string]intent.Batch{"a": {RequestCPU: 1, LimitCPU: rapid.Int64().Draw(t, "cpu"), LimitMemory: rapid.Int64().Draw(t, "memory")}}),
 		}
 		in.Intent.Class.V = intent.Class(rapid.IntRange(0, int(intent.Reclaimed)).Draw(t, "class"))
 		if rapid.Bool().Draw(t, "no batch") {

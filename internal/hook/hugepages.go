@@ -13,7 +13,7 @@ import (
 type Hugepages struct {
 	// Sizes are the node's huge page sizes, such as "2MB".
 	Sizes []string
-	// Controller reports whether the kernel limits huge pages by cgroup. If it does not, a runtime
+	// Controller reports whether the kernel has the cgroup controller of huge pages. Without the controller, a runtime
 	// fails to create a container with such a limit.
 	Controller lifecycle.Finding
 }
@@ -38,18 +38,18 @@ func (Hugepages) Info() Info {
 		Reads:          []string{intent.TrimtabHugepages},
 		Sets:           []lifecycle.Field{lifecycle.Hugepages},
 		KernelFeatures: []string{"hugetlb"},
-		Compose:        "the only hook that sets them",
+		Compose:        "no other hook sets this field",
 		TestedOn:       "Linux 6.1 with containerd 2.4, cgroup v1 and v2, in a virtual machine",
 		Differs: []string{
-			"capped by default: a pod can only lower the limits that Kubernetes set; the agent refuses and reports higher ones",
+			"by default a pod can only lower the limits that Kubernetes set; the agent refuses and reports higher limits",
 			"the runtime derives reservations (hugetlb.SIZE.rsvd) from the limit when it creates the container; for a running container only the limit changes",
-			"containerd ignores the limits of Kubernetes unless its disable_hugetlb_controller is false, and the default is true; the agent writes limits that a pod requests by the annotation, whichever value the key has",
+			"containerd applies the limits of Kubernetes only if its option disable_hugetlb_controller is false; the default is true. The agent applies the limits of the annotation whatever the value of this option",
 			"a size that the node does not have is reported and not sent to the runtime, which would fail the container",
 		},
 	}
 }
 
-// Propose sets a container's limits.
+// Propose sets a container's limits of huge pages.
 func (h Hugepages) Propose(in *Input, out *Output) {
 	if in.Container == "" || !in.Intent.Hugepages.IsSet() {
 		return
@@ -67,7 +67,7 @@ func (h Hugepages) Propose(in *Input, out *Output) {
 			p.Reason = "hugepages: this node has no huge pages of " + size
 		case ask.V.CappedBy != "" && limited >= 0 && uint64(limit) > in.Pristine.Hugepages[limited].Limit:
 			p.Rule = ask.V.CappedBy
-			p.Reason = fmt.Sprintf("hugepages: more than the %d bytes that Kubernetes gave the container (authorization: %s)",
+			p.Reason = fmt.Sprintf("hugepages: the limit is above the %d bytes that Kubernetes gave the container (authorization: %s)",
 				in.Pristine.Hugepages[limited].Limit, ask.V.CappedBy)
 		default:
 			out.Values = append(out.Values, lifecycle.Value{

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// The files of group identities, and of their fallbacks.
+// The cgroup files of group identities and of the fallback "idle".
 const (
 	bvtFile     = "cpu.bvt_warp_ns"
 	cpuIdleFile = "cpu.idle"
@@ -17,13 +17,13 @@ const (
 // decide which pods run first, and which pods they preempt immediately. The values are those of Koordinator 1.7, plugin
 // GroupIdentity.
 type GroupIdentity struct {
-	// LSR, LS and BE are the identities of the classes, -1 to 2; 0 is none.
+	// LSR, LS and BE are the identities of the QoS classes, -1 to 2; 0 means no identity.
 	LSR, LS, BE int
 	// Fallback replaces identities below zero if the kernel has no group identities. Identities
 	// above zero have no fallback.
 	Fallback Yield
-	// KernelSupport reports whether the kernel has group identities. If that is unknown, the hook sets them,
-	// and the agent reports a refusal of the kernel.
+	// KernelSupport reports whether the kernel has group identities. If the agent does not know, the hook sets
+	// identities, and the agent reports it if the kernel refuses them.
 	KernelSupport lifecycle.Support
 }
 
@@ -72,11 +72,11 @@ func (h GroupIdentity) Info() Info {
 		SetsOnPod:      []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
 		KernelFeatures: []string{kernel},
 		FallbackOption: option,
-		Compose:        "by weight only if batch does not set the pod's shares",
+		Compose:        "sets the weight only if the hook batch does not set the pod's shares",
 		TestedOn:       "a file model only, for group identities; a kernel model that is compared with a kernel, for cpu.idle and weights",
 		Differs: []string{
 			"if the kernel has no group identities, hooks.groupIdentity.fallback can use cpu.idle or the lowest weight for identities below zero. They are set on pods and never on a QoS class, whose directory belongs to the kubelet",
-			"a class with identity 0 counts as disabled, so pods without a class get the identity of the next class",
+			"identity 0 disables a class. So with lsr: 0, Guaranteed pods without a class get the identity of class LS",
 			"the directories of QoS classes and of host applications are not written",
 			"the agent does not enable sched_group_identity_enabled; the administrator does that",
 			"koordinator.sh/cpuQOS on pods of classes other than LS is ignored and reported; Koordinator ignores it without a report",
@@ -102,14 +102,15 @@ func (h GroupIdentity) Propose(in *Input, out *Output) {
 	case id < 0 && h.Fallback == YieldWeight && !in.Intent.Batch.IsSet():
 		why.Text += "; the lowest weight replaces it, because the kernel has no group identities"
 		out.setNumber(in, lifecycle.CPUShares, minShares, why)
-	case in.Intent.CPUQoS.IsSet() && in.Intent.Name == "LS" && h.Fallback == YieldNone:
+	case in.Intent.CPUQoS.IsSet() && in.Intent.ClassName == "LS" && h.Fallback == YieldNone:
 		out.report(lifecycle.Problem{
 			Key: in.Intent.CPUQoS.Key, Value: strconv.Itoa(id), Reason: "the kernel has no " + bvtFile, Warning: true,
 		})
 	}
 }
 
-// identity returns the group identity of a pod; false if the pod's request for an identity is malformed.
+// identity returns the group identity of a pod, and the reason for it. It returns false if the pod requests an
+// identity, and the request is malformed.
 func (h GroupIdentity) identity(p *intent.Pod) (int, lifecycle.Reason, bool) {
 	why := lifecycle.Reason{Hook: "groupIdentity", Source: p.Class.Key, Text: "the identity of the pod's class"}
 	switch p.Class.V {

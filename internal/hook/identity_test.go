@@ -18,7 +18,7 @@ func TestGroupIdentity(t *testing.T) {
 	}
 	own := func(q intent.CPUQoS) *intent.Pod {
 		p := pod(intent.Shared, intent.Burstable)
-		p.Name = "LS"
+		p.ClassName = "LS"
 		p.CPUQoS = intent.Sourced[intent.CPUQoS]{V: q, Key: intent.KoordCPUQoS}
 		return p
 	}

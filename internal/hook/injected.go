@@ -53,7 +53,7 @@ func (DeviceNodes) Info() Info {
 	}
 }
 
-// Propose adds the device nodes.
+// Propose adds the device nodes that the pod requests for a container.
 func (h DeviceNodes) Propose(in *Input, out *Output) {
 	asked, why, ok := scopedRequest(in, in.Intent.DeviceNodes, "deviceNodes")
 	if !ok {
@@ -70,8 +70,8 @@ func (h DeviceNodes) Propose(in *Input, out *Output) {
 	}
 }
 
-// CDIDevicesOptions are the options of the hook that gives containers CDI devices. The pod names some of them, as for
-// the plugin device-injector of NRI 0.12. The others are exclusive devices, which the engine chooses.
+// CDIDevicesOptions are the options of the hook that gives containers CDI devices. A pod can name devices, as for the
+// plugin device-injector of NRI 0.12. A pod can also request exclusive devices, which the engine chooses.
 type CDIDevicesOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
@@ -106,7 +106,7 @@ func (CDIDevicesOptions) Info() Info {
 	}
 }
 
-// Propose adds the devices.
+// Propose adds the container's exclusive devices, and the devices that the pod names for the container.
 func (h CDIDevicesOptions) Propose(in *Input, out *Output) {
 	h.addExclusive(in, out)
 	asked, why, ok := scopedRequest(in, in.Intent.CDIDevices, "cdiDevices")

@@ -38,12 +38,12 @@ func (o IntelRDTOptions) Make(n Node, _ *Options) (Hook, error) {
 func (IntelRDT) Info() Info {
 	return Info{
 		Name:           "intelRDT",
-		About:          "a resctrl class, schemata and monitoring, which the OCI runtime sets",
+		About:          "resctrl group, schemata and monitoring of a container, which the OCI runtime sets",
 		Stages:         []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:          []string{intent.NRIClosID, intent.NRISchemata, intent.NRIMonitoring},
 		Sets:           []lifecycle.Field{lifecycle.IntelRDT},
 		KernelFeatures: []string{"resctrl"},
-		Compose:        "the only hook that sets them; hooks.rdt makes Trimtab's own groups",
+		Compose:        "no other hook sets this field; the hook rdt makes Trimtab's own groups",
 		TestedOn:       "the embedded runtime only; no processor with resctrl was available",
 		Differs: []string{
 			"pods may name only classes in hooks.intelRDT.classes, and set schemata only with hooks.intelRDT.schemata; the agent refuses and reports other requests",
@@ -54,27 +54,27 @@ func (IntelRDT) Info() Info {
 	}
 }
 
-// Propose sets the members of intelRdt that the pod requests.
+// Propose sets the members of the OCI spec's intelRdt section that the pod requests.
 func (h IntelRDT) Propose(in *Input, out *Output) {
 	class, ofClass, named := scopedRequest(in, in.Intent.ClosID, "intelRDT")
 	lines, ofLines, shared := scopedRequest(in, in.Intent.Schemata, "intelRDT")
 	monitor, ofMonitor, measured := scopedRequest(in, in.Intent.Monitoring, "intelRDT")
 	for _, asked := range []struct {
-		is, may         bool
-		name, key, text string
-		why             lifecycle.Reason
-		no              string // the reason why may is false
+		requested, allowed bool
+		name, key, text    string
+		why                lifecycle.Reason
+		whyNot             string // the reason why allowed is false
 	}{
 		{named, matchesList(h.Classes, class.V), "closid", class.Key, class.V, ofClass, "hooks.intelRDT.classes does not list this class"},
 		{shared, h.Schemata, "schemata", lines.Key, strings.Join(lines.V, ","), ofLines, "hooks.intelRDT.schemata is false"},
 		{measured && monitor.V, true, "monitoring", monitor.Key, "true", ofMonitor, ""},
 	} {
 		switch {
-		case !asked.is:
+		case !asked.requested:
 		case h.KernelSupport.Support == lifecycle.NotSupported:
 			out.decline(asked.key, asked.text, "intel-rdt: "+h.KernelSupport.Why)
-		case !asked.may:
-			out.decline(asked.key, asked.text, "intel-rdt: "+asked.no)
+		case !asked.allowed:
+			out.decline(asked.key, asked.text, "intel-rdt: "+asked.whyNot)
 		default:
 			out.setText(in, lifecycle.IntelRDT, asked.name, asked.text, asked.why)
 		}

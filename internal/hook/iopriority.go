@@ -23,18 +23,18 @@ func (IOPriorityOptions) Info() Info {
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.NRIIOPriority},
 		Sets:    []lifecycle.Field{lifecycle.ProcessIO},
-		Compose: "the only hook that sets it",
+		Compose: "the hook schedulingClass sets this field only if this hook does not",
 		Differs: []string{
 			"IOPRIO_CLASS_RT is refused unless hooks.ioPriority.realtime allows it",
 			"for an unknown class the agent reports an error and sets nothing; the plugin also sets nothing, but logs that it set BE",
-			"the kernel applies it only if the disk's scheduler supports it (BFQ, mq-deadline); the agent does not check that",
-			"if the requests of the attachment have no field for it, the agent sets it on the running processes (docs/parity.md)",
+			"the kernel applies the priority only if the disk's scheduler supports priorities (BFQ, mq-deadline); the agent does not check this",
+			"if the requests of the attachment have no field for the priority, the agent sets the priority of the running processes (docs/parity.md)",
 			"a running container keeps the priority that it was created with",
 		},
 	}
 }
 
-// Propose sets a container's priority.
+// Propose sets the I/O priority of a container's processes.
 func (h IOPriorityOptions) Propose(in *Input, out *Output) {
 	asked, why, ok := scopedRequest(in, in.Intent.IOPriority, "ioPriority")
 	if !ok {

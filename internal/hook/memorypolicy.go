@@ -16,7 +16,7 @@ import (
 type MemoryPolicy struct {
 	// Nodes are the memory nodes of the machine; empty if they are not known.
 	Nodes []int
-	// Classes are the policies that pods can name.
+	// Classes has the policies that pods can name, by the name of the class.
 	Classes map[string]lifecycle.MemoryPolicy
 }
 
@@ -64,12 +64,12 @@ func (MemoryPolicy) Info() Info {
 		Stages:   []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:    []string{intent.NRIMemPolicy, intent.NRIMemoryPolicyText, intent.NRIMemoryPolicyClass},
 		Sets:     []lifecycle.Field{lifecycle.MemPolicy},
-		Compose:  "the only hook that sets it",
-		TestedOn: "a model of the runtime only: no OCI runtime that applies it was available",
+		Compose:  "no other hook sets this field",
+		TestedOn: "a model of the runtime only; no OCI runtime that applies memory policies was available",
 		Differs: []string{
 			"if the container may use none of the nodes, the agent reports that, and the creation does not fail",
 			"modes and flags that the kernel refuses together are reported, and the creation does not fail",
-			"OCI runtimes apply it since runc 1.4; older ones ignore it, and the agent cannot see that",
+			"runc applies the policy since version 1.4; older OCI runtimes ignore it, and the agent cannot detect that",
 			"if one container has several keys, memory-policy.noderesource.dev has the highest priority, then policy, then class",
 			"the nodes of cpu-packages, cpu-nodes and max-dist depend on the CPUs that the container is created with",
 			"a running container keeps the policy that it was created with",
@@ -77,7 +77,7 @@ func (MemoryPolicy) Info() Info {
 	}
 }
 
-// Propose sets a container's policy.
+// Propose sets the memory policy of a container's processes.
 func (h MemoryPolicy) Propose(in *Input, out *Output) {
 	asked, why, ok := scopedRequest(in, in.Intent.MemPolicy, "memoryPolicy")
 	if !ok {
@@ -105,7 +105,7 @@ func (h MemoryPolicy) Propose(in *Input, out *Output) {
 
 // resolve returns the list of nodes for the name of a set, such as all or cpu-nodes. It returns a list unchanged.
 func (h MemoryPolicy) resolve(in *Input, nodes string) string {
-	distance, far := intent.MaxDistance(nodes)
+	distance, byDistance := intent.MaxDistance(nodes)
 	var picks func(cpus topology.Set, node int) bool
 	m := in.Machine
 	switch {
@@ -119,7 +119,7 @@ func (h MemoryPolicy) resolve(in *Input, nodes string) string {
 		picks = func(cpus topology.Set, node int) bool {
 			return !m.ExpandToGroups(topology.PackageLevel, cpus).And(m.Nodes[node].CPUs).Empty()
 		}
-	case far:
+	case byDistance:
 		picks = func(cpus topology.Set, node int) bool {
 			for from := range m.Nodes {
 				if !m.Nodes[from].CPUs.And(cpus).Empty() && m.Distance(from, node) <= distance {
@@ -159,8 +159,8 @@ func (h MemoryPolicy) allowedNodes(in *Input) []int {
 	return h.Nodes
 }
 
-// isUsable reports whether the kernel accepts a policy. At least one node of the policy must be allowed.
-// The numbers of relative nodes count within the allowed nodes, so they are always allowed.
+// isUsable reports whether the kernel accepts a policy. At least one node of the policy must be allowed. With the flag
+// MPOL_F_RELATIVE_NODES, node numbers are positions within the allowed nodes, so they are always usable.
 func (MemoryPolicy) isUsable(m lifecycle.MemoryPolicy, allowed []int) bool {
 	nodes, err := parseNodes(m.Nodes)
 	if err != nil || len(nodes) == 0 || len(allowed) == 0 || slices.Contains(m.Flags, "MPOL_F_RELATIVE_NODES") {

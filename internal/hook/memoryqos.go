@@ -10,11 +10,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// MemoryQoS lets the kernel swap a part of a container's memory. The memory class of the container sets the size of
-// the part. Pods can also set the values of single files. The annotations and the formula are those of nri-plugins
-// 0.14, plugin memory-qos.
+// MemoryQoS lets the kernel swap a part of a container's memory. The memory class of the container determines how large
+// this part is. Pods can also set memory.high and memory.swap.max themselves. The annotations and the formula are those
+// of nri-plugins 0.14, plugin memory-qos.
 type MemoryQoS struct {
-	// SwapPercent has, by name of a class, the percentage of the memory limit that the kernel may swap.
+	// SwapPercent has, by name of a memory class, the percentage of the memory limit that the kernel may swap.
 	SwapPercent map[string]int
 	// Files are the files whose values pods may set.
 	Files []string
@@ -53,7 +53,7 @@ func (o MemoryQoSOptions) Make(n Node, _ *Options) (Hook, error) {
 	return h, nil
 }
 
-// MemoryQoSFiles lists the files that the hook may set.
+// MemoryQoSFiles returns the cgroup files that the hook may set.
 func MemoryQoSFiles() []string { return []string{memoryHighFile, swapMaxFile} }
 
 // AfterOthers marks the hook, so that the engine calls it when the memory limit is final.
@@ -63,7 +63,7 @@ func (MemoryQoS) AfterOthers() {}
 func (MemoryQoS) Info() Info {
 	return Info{
 		Name:           "memoryQoS",
-		About:          "memory that the kernel may swap: a part of a container's limit by its class, or values that the pod sets for single files",
+		About:          "memory that the kernel may swap: a part of a container's memory limit by its memory class, or values that the pod sets for the files",
 		Stages:         lifetimeEvents(),
 		Reads:          []string{intent.NRIMemoryQoS, intent.NRIMemoryHigh, intent.NRISwapMax},
 		Sets:           []lifecycle.Field{lifecycle.Unified},
@@ -115,8 +115,8 @@ func (h MemoryQoS) setClass(in *Input, out *Output, asked intent.Sourced[string]
 	}
 }
 
-// setFile proposes the text of a file, unless the file already has a proposed text. If the kernel lacks the file, it
-// reports that.
+// setFile proposes the text of a cgroup file. If a text for the file is already proposed, setFile does nothing. If the
+// kernel lacks the file, setFile reports that.
 func (h MemoryQoS) setFile(in *Input, out *Output, file, text string, why lifecycle.Reason) {
 	switch {
 	case out.sets(lifecycle.Unified, file):

@@ -16,8 +16,8 @@ const (
 	readWrite
 )
 
-// addMount proposes a bind mount of a file or directory of the host in a container. All hooks use it. The
-// mount allows no device nodes and no set-user-ID programs, and does not include mounts below the source.
+// addMount proposes a bind mount of a file or directory of the host in a container. Hooks make all mounts with
+// addMount. The mount allows no device nodes and no set-user-ID programs, and does not include mounts below the source.
 // Files in writable mounts cannot be executed.
 func (o *Output) addMount(destination, source string, may access, why lifecycle.Reason) {
 	options := []string{"bind", "ro", "nosuid", "nodev"}

@@ -17,7 +17,7 @@ type MountsOptions struct {
 	// empty, pods may mount nothing.
 	Allowed []string `json:"allowed" check:"path"`
 	// Writable are the files and directories that pods may mount and write to. No path of the two lists may be
-	// below a path of this list, because a pod could replace it by a link.
+	// below a path of this list, because a pod that writes there could replace the lower path by a link.
 	Writable []string `json:"writable" check:"path"`
 }
 
@@ -40,7 +40,7 @@ func (MountsOptions) Info() Info {
 	}
 }
 
-// Propose adds the mounts.
+// Propose adds the mounts that the pod requests for a container.
 func (h MountsOptions) Propose(in *Input, out *Output) {
 	asked, why, ok := scopedRequest(in, in.Intent.Mounts, "mounts")
 	if !ok {

@@ -25,9 +25,9 @@ func (NetworkDevicesOptions) Info() Info {
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.NRINetDevices, intent.NRIPodNetwork},
 		Sets:    []lifecycle.Field{lifecycle.NetDevice},
-		Compose: "the only hook that sets them",
+		Compose: "no other hook sets this field",
 		Differs: []string{
-			"the OCI runtime moves them: runc from 1.4",
+			"the OCI runtime moves the interfaces; runc supports this since version 1.4",
 			"pods get only the interfaces in hooks.networkDevices.allowed; the agent refuses and reports other interfaces",
 			"the agent refuses interfaces for a pod with hostNetwork, because they are already in its network namespace",
 			"the interface moves with the first container of the pod that requests it, and stays in the pod's network namespace: later containers of the pod, and containers that are started again, are created without a request for it",
@@ -39,7 +39,7 @@ func (NetworkDevicesOptions) Info() Info {
 	}
 }
 
-// Propose moves the interfaces.
+// Propose moves the interfaces that the pod requests into a container.
 func (h NetworkDevicesOptions) Propose(in *Input, out *Output) {
 	if in.Container == "" {
 		return
@@ -51,9 +51,9 @@ func (h NetworkDevicesOptions) Propose(in *Input, out *Output) {
 			why.Text = "requested for the pod"
 		}
 		for _, d := range asked.V {
-			switch no := h.refusal(in, d, moves); {
-			case no != "":
-				out.decline(asked.Key, d.Host, "network-devices: "+no)
+			switch whyNot := h.refusal(in, d, moves); {
+			case whyNot != "":
+				out.decline(asked.Key, d.Host, "network-devices: "+whyNot)
 			case slices.Contains(moves, d): // requested for the pod and for the container
 			case in.Creation == nil && slices.Contains(in.SkippedInterfaces, d.Host): // the container was created without the interface
 			case in.Creation != nil && in.Creation.mustSkipInterface(d.Host, asked.Key, out):
@@ -66,15 +66,15 @@ func (h NetworkDevicesOptions) Propose(in *Input, out *Output) {
 	}
 }
 
-// refusal returns the reason why a container does not get an interface; "" if it gets it. others are the interfaces
-// that were requested for the container before this one.
-func (h NetworkDevicesOptions) refusal(in *Input, d intent.NetDevice, others []intent.NetDevice) string {
+// refusal returns the reason why a container may not have an interface; "" if it may have the interface. The list
+// earlier has the interfaces that were requested for the container before this one.
+func (h NetworkDevicesOptions) refusal(in *Input, d intent.NetDevice, earlier []intent.NetDevice) string {
 	switch {
 	case !matchesList(h.Allowed, d.Host):
 		return "hooks.networkDevices.allowed does not list this interface"
 	case in.Pod != nil && in.Pod.HostNetwork:
 		return "the pod uses the host's network"
-	case slices.ContainsFunc(others, func(o intent.NetDevice) bool { return o != d && (o.Host == d.Host || o.Name == d.Name) }):
+	case slices.ContainsFunc(earlier, func(o intent.NetDevice) bool { return o != d && (o.Host == d.Host || o.Name == d.Name) }):
 		return "another annotation of the pod uses this interface, or the name " + d.Name
 	}
 	return ""
@@ -91,7 +91,7 @@ func (c *Creation) mustSkipInterface(host, key string, out *Output) bool {
 	case known && !has:
 		out.report(lifecycle.Problem{
 			Key: key, Value: host, Warning: true, Reason: "network-devices: the host has no such network interface",
-			Then: "the container is created without it; the pod has it only if an earlier container of the pod moved it",
+			Then: "the container is created without the interface; the pod has the interface only if an earlier container of the pod moved it",
 		})
 		return true
 	}

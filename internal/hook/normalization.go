@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Ratio is a positive number in hundredths; the zero Ratio is 1.
+// Ratio is a positive number in hundredths: Ratio(120) means 1.20. The zero Ratio means 1.
 type Ratio int64
 
 // maxRatio is the highest ratio. No CPU is a hundred times as fast as another.
@@ -32,7 +32,7 @@ func ParseRatio(text string) (Ratio, error) {
 // String returns the ratio in the form that ParseRatio reads.
 func (r Ratio) String() string { return fmt.Sprintf("%d.%02d", r/100, r%100) }
 
-// Divide returns v / r, rounded up. Numbers too large for any quota stay unchanged.
+// Divide returns v / r, rounded up. If v is larger than any quota, Divide returns v.
 func (r Ratio) Divide(v int64) int64 {
 	if r <= 0 || v > 1<<50 {
 		return v
@@ -44,8 +44,8 @@ func (r Ratio) Divide(v int64) int64 {
 // written. The formula is that of Koordinator 1.7, plugin CPUNormalization, and of plugin BatchResource for batch
 // limits.
 type Normalization struct {
-	// Ratio is the speed of this node's CPUs, relative to a basic CPU. With 1 or less the hook sets
-	// nothing.
+	// Ratio is the speed of this node's CPUs, relative to the CPUs for which the limits were written. With 1 or less
+	// the hook sets nothing.
 	Ratio Ratio
 }
 
@@ -54,7 +54,7 @@ type NormalizationOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
 	// Ratio is the speed of this node's CPUs, relative to the CPUs for which CPU
-	// limits are written. Quotas are divided by it. 1 or less changes nothing.
+	// limits are written. The agent divides quotas by this ratio. 1 or less changes nothing.
 	Ratio string `json:"ratio" default:"1.00" check:"ratio"`
 }
 
@@ -75,24 +75,24 @@ func (Normalization) Info() Info {
 	quota := []lifecycle.Field{lifecycle.CPUQuota}
 	return Info{
 		Name:           "normalization",
-		About:          "CPU quota divided by the speed of this node's CPUs, relative to a basic CPU",
+		About:          "CPU quota, divided by the speed of this node's CPUs relative to the CPUs for which the limits were written",
 		Stages:         lifetimeEvents(),
 		Reads:          []string{intent.KoordQoSClass},
 		Sets:           quota,
 		SetsOnPod:      quota,
 		KernelFeatures: []string{"cpu"},
-		Compose:        "scales the quota that the runtime requested, or for batch pods the quota that batch computes; quotas that cpuset removes stay unlimited",
+		Compose:        "divides the quota in the runtime's request, or for batch pods the quota that the hook batch computes; quotas that the hook cpuset removes stay unlimited",
 		Differs: []string{
-			"always scales the last request of the kubelet, so an update of only the cpuset does not scale twice (Koordinator 1.7 scales its own result again)",
-			"the quota of the pod itself is lowered only for batch pods. If it were lowered for others, containers created while no agent runs could not start with cgroup v1 (koordinator issue 2047)",
-			"the ratio comes from hooks.normalization.ratio. The agent reads the annotation of the Node only with cluster.config.alsoRead: [koordinator]",
+			"always divides the last quota that the kubelet requested, so an update of only the cpuset does not divide the quota twice (Koordinator 1.7 divides its own result again)",
+			"the quota of the pod's own cgroup is lowered only for batch pods. With a lower quota on other pods and cgroup v1, containers that are created while no agent runs could not start (koordinator issue 2047)",
+			"the ratio comes from hooks.normalization.ratio. The agent reads the ratio in the annotation of the Node only with cluster.config.alsoRead: [koordinator]",
 		},
 	}
 }
 
-// Propose scales the quota of containers of shared pods and of pods without a class. It scales the quota of
-// batch pods and of their containers if the hook batch sets it. It does not scale the quota of containers that
-// own their CPUs.
+// Propose divides the quota of containers of shared pods and of pods without a class. For batch pods and their
+// containers, it divides only a quota that the hook batch sets. It does not divide the quota of containers that own
+// their CPUs.
 func (h Normalization) Propose(in *Input, out *Output) {
 	if h.Ratio <= 100 || in.Pool == placement.Exclusive {
 		return

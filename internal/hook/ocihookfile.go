@@ -12,14 +12,16 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Limits of a file of hooks. Matching a pattern takes time for every container.
+// Limits of a file that defines an OCI hook. The number and length of patterns are limited, because the agent matches
+// the patterns for every new container.
 const (
 	maxHookPatterns = 32
-	maxHookPattern  = 512 // bytes
-	maxHookText     = 8 << 10
+	maxHookPattern  = 512     // bytes of one pattern
+	maxHookText     = 8 << 10 // bytes of the hook in the OCI spec
 )
 
-// hookFile is the JSON of a file of hooks, as in oci-hooks(5) of podman and CRI-O, schema 1.0.0.
+// hookFile is the JSON content of a file that defines an OCI hook, as in oci-hooks(5) of podman and CRI-O, schema
+// 1.0.0.
 type hookFile struct {
 	Version string `json:"version"`
 	Hook    struct {
@@ -30,15 +32,15 @@ type hookFile struct {
 	} `json:"hook"`
 	When struct {
 		Always        *bool             `json:"always"`
-		PatternsByKey map[string]string `json:"annotations"`
+		PatternsByKey map[string]string `json:"annotations"` // patterns for annotation values, by the pattern for the key
 		Commands      []string          `json:"commands"`
 		HasBindMounts *bool             `json:"hasBindMounts"`
 	} `json:"when"`
 	Stages []string `json:"stages"`
 }
 
-// ReadHookFile parses a file of hooks. It refuses members that the schema does not have, because a
-// misspelled condition would give the hook to too many containers.
+// ReadHookFile parses a file that defines an OCI hook. It refuses JSON members that the schema does not have: with a
+// misspelled condition, too many containers would get the hook.
 func ReadHookFile(f lifecycle.HookFile) (OCIHookFile, error) {
 	def := OCIHookFile{Name: f.Name(), Path: f.Path}
 	if f.ReadError != "" {
@@ -47,10 +49,10 @@ func ReadHookFile(f lifecycle.HookFile) (OCIHookFile, error) {
 	var read hookFile
 	strict, err := kjson.UnmarshalStrict([]byte(f.Text), &read)
 	if err = errors.Join(append(strict, err)...); err != nil {
-		return def, fmt.Errorf("malformed: %w", err)
+		return def, fmt.Errorf("the file is malformed: %w", err)
 	}
 	if read.Version != "1.0.0" {
-		return def, fmt.Errorf("the version is %.20q, want 1.0.0", read.Version)
+		return def, fmt.Errorf("the member \"version\" is %.20q, want 1.0.0", read.Version)
 	}
 	h := lifecycle.OCIHook{Path: read.Hook.Path, Args: read.Hook.Args, Env: read.Hook.Env}
 	if t := read.Hook.Timeout; t != nil {
@@ -79,31 +81,32 @@ func stagesOf(names []string) ([]string, error) {
 	}
 	for i, name := range names {
 		if !slices.Contains(lifecycle.OCIStages(), name) || slices.Contains(names[:i], name) {
-			return nil, fmt.Errorf("%.40q is not a stage, or is listed twice", name)
+			return nil, fmt.Errorf("%.40q in the member \"stages\" is not a stage, or is listed twice", name)
 		}
 	}
 	return names, nil
 }
 
-// conditionOf compiles a condition. An empty condition is an error: podman would give such a hook to no container.
+// conditionOf compiles the condition in the member "when". An empty condition is an error: podman would give such a
+// hook to no container.
 func conditionOf(f *hookFile) (c condition, err error) {
 	w := &f.When
 	if w.Always == nil && w.HasBindMounts == nil && len(w.PatternsByKey)+len(w.Commands) == 0 {
-		return c, errors.New("the member when has no condition")
+		return c, errors.New("the member \"when\" has no condition")
 	}
 	if len(w.PatternsByKey)+len(w.Commands) > maxHookPatterns {
-		return c, fmt.Errorf("the member when has more than %d patterns", maxHookPatterns)
+		return c, fmt.Errorf("the member \"when\" has more than %d patterns", maxHookPatterns)
 	}
 	c.bindMounts = w.HasBindMounts != nil && *w.HasBindMounts
 	c.never = w.Always != nil && !*w.Always || w.HasBindMounts != nil && !*w.HasBindMounts
 	compile := func(text string) *regexp.Regexp {
 		if len(text) > maxHookPattern {
-			err = fmt.Errorf("a pattern has more than %d bytes", maxHookPattern)
+			err = fmt.Errorf("a pattern in the member \"when\" has more than %d bytes", maxHookPattern)
 			return nil
 		}
 		r, wrong := regexp.Compile(text)
 		if wrong != nil {
-			err = fmt.Errorf("when: %w", wrong)
+			err = fmt.Errorf("the member \"when\": %w", wrong)
 		}
 		return r
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// OCIHooks gives containers the OCI hooks of the node whose conditions they meet. The files and conditions are those of
-// oci-hooks(5) of podman and CRI-O, schema 1.0.0, and of NRI 0.12, plugin hook-injector.
+// OCIHooks gives a container each OCI hook of the node whose condition the container meets. The files and conditions
+// are those of oci-hooks(5) of podman and CRI-O, schema 1.0.0, and of NRI 0.12, plugin hook-injector.
 type OCIHooks struct {
-	// Files are the hooks that were read, in the order of their names.
+	// Files are the valid files that define OCI hooks, in the order of their names.
 	Files []OCIHookFile
-	// InvalidFiles names the files that could not be read, with the reasons.
+	// InvalidFiles names the files that could not be read or are not valid, with the reasons.
 	InvalidFiles []string
 }
 
@@ -25,9 +25,9 @@ type OCIHooks struct {
 type OCIHooksOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Directories have JSON files of hooks as in oci-hooks(5). A file replaces a file of the
-	// same name in an earlier directory. The agent reads them together with the
-	// configuration, and watches them for changes.
+	// Directories have JSON files that define OCI hooks, as in oci-hooks(5). A file replaces a file
+	// of the same name in an earlier directory. The agent reads the files together with the
+	// configuration, and watches the directories for changes.
 	Directories []string `json:"directories" default:"/usr/share/containers/oci/hooks.d,/etc/containers/oci/hooks.d" check:"directories"`
 }
 
@@ -55,17 +55,17 @@ func (OCIHooks) Info() Info {
 		Compose: "one hook per stage and file",
 		Differs: []string{
 			"a hook with a condition on annotations is added only if an authorization rule allows the kind oci-hooks; a hook without such a condition needs no rule",
-			"a malformed file, a file with a member that schema 1.0.0 does not have, and a file that users other than root can write are reported and ignored; failurePolicy.hooks decides whether containers start without them",
+			"a malformed file, a file with a member that schema 1.0.0 does not have, and a file that users other than root can write are reported and ignored; the option failurePolicy.hooks determines whether containers start without the hooks in these files",
 			"a file that is a symbolic link to a file outside of its directory is ignored",
 			"hasBindMounts counts only bind mounts, while the plugin counts every mount",
-			"annotation values above 16384 bytes, and annotations beyond the first 65536 bytes of a pod, are not matched",
-			"the path of a hook is on the host, except at the stage startContainer, where it is in the container; and the agent does not check that it exists: an OCI runtime fails a container whose hook is missing",
+			"conditions do not see annotation values above 16384 bytes, and annotations beyond the first 65536 bytes of a pod's annotations",
+			"the path of a hook is a path on the host, and at the stage startContainer a path in the container. The agent does not check that the path exists. If it does not, the OCI runtime fails the container",
 			"with the CRI proxy, the agent knows the command only if the pod sets one; with attach: hooks, it never knows the command",
 		},
 	}
 }
 
-// Propose adds the hooks whose conditions the container meets.
+// Propose adds each OCI hook whose condition the container meets.
 func (h OCIHooks) Propose(in *Input, out *Output) {
 	if in.Container == "" {
 		return
@@ -109,7 +109,7 @@ func shortList(all []string) string {
 	return strings.Join(all, "; ")
 }
 
-// OCIHookFile is the parsed content of a file of hooks.
+// OCIHookFile is the parsed content of a file that defines an OCI hook.
 type OCIHookFile struct {
 	Name, Path string // the name and path of the file
 	Hook       lifecycle.OCIHook
@@ -117,22 +117,22 @@ type OCIHookFile struct {
 	when       condition
 }
 
-// condition is the condition for giving a hook to a container. All of its parts must hold.
+// condition determines which containers get an OCI hook. A container must meet the conditions of all fields.
 type condition struct {
-	bindMounts  bool
-	annotations []pattern
-	commands    []*regexp.Regexp
-	never       bool // a part is false for every container
+	bindMounts  bool             // the container must have bind mounts
+	annotations []pattern        // each pattern must match an annotation
+	commands    []*regexp.Regexp // one of the patterns must match the command, if there are any
+	never       bool             // no container gets the hook
 }
 
-// pattern matches an annotation.
+// pattern matches an annotation by its key and value.
 type pattern struct{ key, value *regexp.Regexp }
 
 // matcher matches conditions against one container.
 type matcher struct {
 	in          *Input
-	annotations map[string]string // nil until a condition needs them
-	keys        []string          // of annotations, sorted
+	annotations map[string]string // the container's and pod's annotations; nil until a condition needs them
+	keys        []string          // the sorted keys of annotations
 }
 
 // meets reports whether the container meets a condition. If the condition has patterns for

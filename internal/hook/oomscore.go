@@ -9,8 +9,8 @@ import (
 // memory runs out, the kernel kills the processes with the highest score first. The rules are those of Koordinator 1.8,
 // plugin OOMScoreAdj.
 type OOMScoreOptions struct {
-	// Enabled switches the hook on. It is off by default, because every author of a
-	// pod could make the kernel kill other pods first.
+	// Enabled switches the hook on. The hook is off by default, because with it
+	// every author of a pod can make the kernel kill other pods first.
 	Enabled bool `json:"enabled"`
 }
 
@@ -22,16 +22,16 @@ func (OOMScoreOptions) Info() Info {
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.KoordOOMScoreSpec, intent.KoordOOMScore},
 		Sets:    []lifecycle.Field{lifecycle.OOMScoreAdj},
-		Compose: "the only hook that sets it",
+		Compose: "no other hook sets this field",
 		Differs: []string{
-			"set when the container is created, so every process has it from its first instruction (Koordinator writes it later, to the processes it finds)",
+			"the score is set when the container is created, so every process has it from its first instruction (Koordinator writes the score later, for the processes that it finds)",
 			"a running container keeps the score that it was created with",
 			"values outside -1000 to 1000 are reported, not ignored",
 		},
 	}
 }
 
-// Propose sets a container's score. A score for the container has priority over a score for the pod.
+// Propose sets a container's oom_score_adj. A score for the container has priority over a score for the pod.
 func (OOMScoreOptions) Propose(in *Input, out *Output) {
 	if in.Container == "" {
 		return

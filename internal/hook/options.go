@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Options has the configuration of each hook, in the order in which the engine calls hooks. It is also
-// the list of hooks: a new hook needs its own file and one field here.
+// Options has the configuration of each hook, in the order in which the engine calls the hooks. Options is also
+// the list of all hooks: a new hook needs its own file, and one field here.
 type Options struct {
 	// CPUSet tunes the cpuset hook.
 	CPUSet CPUSetOptions `json:"cpuset"`
@@ -84,10 +84,10 @@ type Node interface {
 	Unified() bool
 }
 
-// HostFiles are files of the host that hooks need.
+// HostFiles reads and makes the files of the host that hooks need.
 type HostFiles interface {
-	// HookFiles reads the files of directories of OCI hooks, in the order of their names. A
-	// file replaces a file of the same name in an earlier directory.
+	// HookFiles reads the files that define OCI hooks in these directories. It returns the files in the order of their
+	// names. A file replaces a file of the same name in an earlier directory.
 	HookFiles(directories []string) []lifecycle.HookFile
 	// MakeSharedDir makes a directory of the host that containers of any user can write to. It
 	// does nothing if the agent must not change the host.
@@ -97,23 +97,25 @@ type HostFiles interface {
 // hookMaker is a section of the configuration that makes a hook for a node. A section without the method Make is the
 // hook itself.
 type hookMaker interface {
-	// Make makes the hook for a node; all has the options of all hooks.
+	// Make makes the hook for a node. The parameter all has the options of all hooks.
 	Make(n Node, all *Options) (Hook, error)
 }
 
-// allFeaturesMaker is a section that cannot describe its hook completely without values in the configuration.
+// allFeaturesMaker is a section whose hook has features that the zero value of the section does not enable. Without the
+// method WithAllFeatures, the Info of the hook would lack these features.
 type allFeaturesMaker interface {
 	// WithAllFeatures returns the hook with every feature enabled.
 	WithAllFeatures() Hook
 }
 
-// section is one field of Options.
+// section is one field of Options, which is the configuration of one hook.
 type section struct {
-	key     string
+	key     string // the key in the configuration, which is also the name of the hook
 	enabled bool
-	options any
+	options any // the value of the field
 }
 
+// sections returns the sections of all hooks, in the order in which the engine calls the hooks.
 func (o *Options) sections() []section {
 	var all []section
 	for f, v := range reflect.ValueOf(o).Elem().Fields() {
@@ -122,7 +124,7 @@ func (o *Options) sections() []section {
 	return all
 }
 
-// hook returns the section's hook for a node; all has the options of all hooks.
+// hook returns the section's hook for a node. The parameter all has the options of all hooks.
 func (s section) hook(n Node, all *Options) (Hook, error) {
 	if m, is := s.options.(hookMaker); is {
 		return m.Make(n, all)
@@ -156,9 +158,9 @@ func (o *Options) Hooks(n Node) ([]Hook, error) {
 // calls hooks.
 func Catalogue() []Info { return new(Options).Catalogue() }
 
-// Catalogue returns the Info of every hook with these options, which determine the kernel features that a
-// hook needs. A hook that is disabled, or that cannot be made with these options, has the Info of the
-// function Catalogue.
+// Catalogue returns the Info of every hook with these options. The options determine the kernel features that a hook
+// needs. For a hook that is disabled, or that cannot be made with these options, Catalogue returns the Info of the hook
+// with all features enabled.
 func (o *Options) Catalogue() []Info {
 	var infos []Info
 	for _, s := range o.sections() {
@@ -171,13 +173,13 @@ func (o *Options) Catalogue() []Info {
 	return infos
 }
 
-// info describes the section's hook with all features enabled.
+// info returns the Info of the section's hook with all features enabled.
 func (s section) info() Info {
 	if all, is := s.options.(allFeaturesMaker); is {
 		return all.WithAllFeatures().Info()
 	}
 	unset := section{options: reflect.Zero(reflect.TypeOf(s.options)).Interface()}
-	h, _ := unset.hook(allFeatures{}, new(Options)) // TestSections checks that it does not fail
+	h, _ := unset.hook(allFeatures{}, new(Options)) // TestSections checks that there is no error
 	return h.Info()
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// kubeletSum adds up the batch resources of a pod's containers as the kubelet adds up resources for the
-// pod's cgroup (Kubernetes 1.36, ResourceConfigForPod): see lifecycle.PodSpec.Sum. It includes the pod's
-// overhead. The pod has a limit only if every container has one.
+// kubeletSum adds up the batch resources of a pod's containers as the kubelet does for the pod's cgroup (Kubernetes
+// 1.36, ResourceConfigForPod): with the largest init container, the sidecars and the pod's overhead. The pod has a
+// limit only if every container has a limit.
 func kubeletSum(spec *lifecycle.PodSpec, asks map[string]intent.Batch) intent.Batch {
 	request, _ := spec.Sum(func(c *lifecycle.ContainerSpec) int64 { return asks[c.Name].RequestCPU })
 	limitCPU, cpuLimited := spec.Sum(func(c *lifecycle.ContainerSpec) int64 { return asks[c.Name].LimitCPU })
@@ -22,8 +22,8 @@ func kubeletSum(spec *lifecycle.PodSpec, asks map[string]intent.Batch) intent.Ba
 	}
 }
 
-// limitOf returns a limit with the overhead added; -1 if there is no limit, or the sum
-// overflows.
+// limitOf returns the sum of containers' limits and the pod's overhead. It returns -1, for no limit, if limited is
+// false or the result overflows.
 func limitOf(sum, overhead int64, limited bool) int64 {
 	if !limited || sum <= 0 {
 		return -1

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Yield is the way in which a pod yields the CPU to other pods. It is used for preemptable pods. It also
-// replaces group identities below zero on a kernel without group identities.
+// Yield is the way in which a pod yields the CPU to other pods. Preemptable pods yield. On a kernel without group
+// identities, pods with an identity below zero can yield instead.
 type Yield int
 
 // The ways to yield.
@@ -28,9 +28,8 @@ func ParseYield(name string) Yield {
 // instead of openEuler's qos_level files.
 type Preemption struct {
 	Yield Yield
-	// KernelFiles reports, by name of a file, whether the kernel has the file. If that is unknown, the hook sets
-	// the file, and the agent reports a refusal of the kernel. The hook leaves out files that the
-	// kernel lacks.
+	// KernelFiles reports, by name of a file, whether the kernel has the file. The hook leaves out files that the
+	// kernel lacks. If the agent does not know, the hook sets the file, and the agent reports it if the kernel refuses.
 	KernelFiles map[string]lifecycle.Support
 	// MemoryHigh is the memory.high of preemptable pods. MemoryLow and MemoryMin are memory.low and memory.min
 	// of other pods. All are in percent of the memory limit that the runtime reports; 0 does not set the file.
@@ -40,7 +39,7 @@ type Preemption struct {
 	KillTogether bool
 }
 
-// The files for yielding and protecting memory.
+// The cgroup files that limit and protect memory.
 const (
 	memoryHighFile = "memory.high"
 	memoryLowFile  = "memory.low"
@@ -50,10 +49,10 @@ const (
 
 // PreemptionOptions tunes the preemption hook.
 type PreemptionOptions struct {
-	// Enabled switches the hook on. It is off by default, because schedulers use the
-	// same annotation for another purpose.
+	// Enabled switches the hook on. The hook is off by default, because schedulers use
+	// the same annotation for another purpose.
 	Enabled bool `json:"enabled"`
-	// Yield is the way in which preemptable pods leave the CPU to other pods: "idle" sets cpu.idle
+	// Yield is the way in which preemptable pods yield the CPU to other pods: "idle" sets cpu.idle
 	// of the pod's cgroup, or the lowest weight if the kernel has no such file;
 	// "weight" sets the lowest weight; "none" sets nothing.
 	Yield string `json:"yield" default:"idle" check:"none|idle|weight"`
@@ -98,26 +97,26 @@ func (h Preemption) Info() Info {
 		Sets:           []lifecycle.Field{lifecycle.Unified},
 		SetsOnPod:      []lifecycle.Field{lifecycle.Unified, lifecycle.CPUShares},
 		KernelFeatures: h.kernelNeeds(),
-		Compose:        "by weight only if batch does not set the pod's shares; the fallback of groupIdentity sets the same value or another file",
+		Compose:        "sets the weight only if the hook batch does not set the pod's shares; the fallback of groupIdentity sets the same value or another file",
 		Differs: []string{
 			"uses cpu.idle, memory.high, memory.low, memory.min and memory.oom.group of Linux instead of openEuler's qos_level files and memory.high_async_ratio",
-			"cpu.idle is set on pods, never on the directory of a QoS class, because a kubelet could not start with it. So a preemptable pod yields to its siblings; a Guaranteed pod is a sibling of the whole class",
+			"cpu.idle is set on pods, never on the directory of a QoS class, because the kubelet could then not start. So a preemptable pod yields to its sibling cgroups: a Burstable or BestEffort pod yields to pods of its own QoS class, a Guaranteed pod also to all Burstable and BestEffort pods",
 			"if the kernel has no cpu.idle, the lowest weight is set instead",
 			"memory.high, memory.low and memory.min are percentages of the memory limit that the runtime reports, so they are not set for a pod without a limit; they do not depend on how much memory is used",
 			"memory is protected only as far as the directories of the QoS classes above protect it, which belong to the kubelet (its feature MemoryQoS) or the administrator",
-			"a pod with neither setting is not changed, while rubik treats it as online",
+			"a pod without this annotation is not changed, while rubik treats such a pod as online",
 			"reversible: if a pod is not preemptable any more, the agent restores its weight and files, provided that it knows the pod's current labels and annotations (podspec)",
-			"the network class is not set, because Linux cannot limit bandwidth by class without an additional program",
+			"rubik's network class is not set, because Linux cannot limit bandwidth by such a class without an additional program",
 		},
 	}
 }
 
-// PreemptionFiles lists the files that the hook may set.
+// PreemptionFiles returns the cgroup files that the hook may set.
 func PreemptionFiles() []string {
 	return []string{cpuIdleFile, memoryHighFile, memoryLowFile, memoryMinFile, oomGroupFile}
 }
 
-// kernelMayHave reports whether the kernel has a file, or may have it.
+// kernelMayHave reports whether the kernel has a file, or the agent does not know whether the kernel has it.
 func (h Preemption) kernelMayHave(file string) bool {
 	return h.KernelFiles[file] != lifecycle.NotSupported
 }
@@ -165,10 +164,10 @@ func (h Preemption) setYield(in *Input, out *Output, why lifecycle.Reason) {
 		out.setNumber(in, lifecycle.CPUShares, minShares, why)
 	}
 	if n := percentOf(in.Pristine, h.MemoryHigh); n > 0 && h.kernelMayHave(memoryHighFile) {
-		out.setFile(in, memoryHighFile, strconv.FormatInt(n, 10), withText(why, "the kernel reclaims its memory above this"))
+		out.setFile(in, memoryHighFile, strconv.FormatInt(n, 10), withText(why, "the kernel reclaims the pod's memory above this limit"))
 	}
 	if h.KillTogether && h.kernelMayHave(oomGroupFile) {
-		out.setFile(in, oomGroupFile, "1", withText(why, "the kernel kills all its processes together"))
+		out.setFile(in, oomGroupFile, "1", withText(why, "the kernel kills all processes of the pod together"))
 	}
 }
 
@@ -195,8 +194,8 @@ func (h Preemption) protectMemory(in *Input, out *Output, why lifecycle.Reason) 
 	}
 }
 
-// percentOf returns a part of the memory limit that the runtime reports, in whole pages; 0 if
-// there is no limit.
+// percentOf returns the percentage of the memory limit that the runtime reports, in bytes of whole pages; 0 if there is
+// no limit.
 func percentOf(r *lifecycle.Resources, percent int) int64 {
 	if r == nil || r.Memory.Limit.V <= 0 || percent <= 0 {
 		return 0

@@ -5,15 +5,15 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// RDMA gives a pod's containers the RDMA cards, or functions of them, that a scheduler
-// allocated to it. The devices and modes are those of Koordinator 1.7, plugin RDMADeviceInject.
+// RDMA gives the containers of a pod the device nodes of RDMA cards, or of PCI functions of such cards, that a
+// scheduler allocated to the pod. The devices and modes are those of Koordinator 1.7, plugin RDMADeviceInject.
 type RDMA struct {
-	Host lifecycle.Host
+	Host lifecycle.Host // has the node's devices
 }
 
 // RDMAOptions tunes the RDMA hook.
 type RDMAOptions struct {
-	// Enabled switches the hook on. It is off by default, because it gives a
+	// Enabled switches the hook on. The hook is off by default, because it gives a
 	// container the device nodes that an annotation names.
 	Enabled bool `json:"enabled"`
 }
@@ -55,9 +55,9 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	}
 	why := lifecycle.Reason{Hook: "rdma", Source: ask.Key, Text: "allocated by the scheduler"}
 	if in.Intent.OnlyGrantedRule != "" {
-		by, no := in.checkGranted(ask.Key, ask.V, func(address string) string { return h.grantedFunction(in, address) })
-		if no != nil {
-			out.report(*no)
+		by, refused := in.checkGranted(ask.Key, ask.V, func(address string) string { return h.grantedFunction(in, address) })
+		if refused != nil {
+			out.report(*refused)
 			return
 		}
 		why.Text += by
@@ -79,9 +79,9 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	}
 }
 
-// grantedFunction returns how a container got the card function at a PCI address; "" if it did not get it.
-// Device plugins of network cards use PCI addresses as ids, each with its own resource names. An
-// address is the same function for all plugins.
+// grantedFunction returns how Kubernetes granted the PCI function with an address to the container; "" if it did not
+// grant it. Device plugins of network cards use PCI addresses as ids, and each plugin has its own resource names. An
+// address means the same PCI function for all plugins, so grantedFunction reads all resources.
 func (h RDMA) grantedFunction(in *Input, address string) string {
 	if by := in.grantedBy("", address); by != "" {
 		return by

@@ -8,12 +8,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// RDT gives pods shares of the last level cache and of the memory bandwidth. It makes a resctrl group
-// for each class and each cache level with limited shares, and for each pod that requests its own shares.
-// The annotation and the formulae are those of Koordinator 1.7, plugin Resctrl and strategy RdtResctrl.
+// RDT gives pods shares of the last level cache and of the memory bandwidth. It makes a resctrl group for each QoS
+// class and each cache level of rubik with limited shares, and for each pod that requests its own shares. The
+// annotation and the formulae are those of Koordinator 1.7, plugin Resctrl and strategy RdtResctrl.
 type RDT struct {
-	// Shares are the shares of each class's group, such as "L3 0-30, MB 50". A class without
-	// shares stays in the kernel's root group.
+	// Shares are the shares of the group of each QoS class, such as "L3 0-30, MB 50". The pods of a class without
+	// shares stay in the kernel's root group.
 	Shares ByClass[string]
 	// Measure makes a monitoring group for each container.
 	Measure bool
@@ -21,7 +21,7 @@ type RDT struct {
 	KernelSupport lifecycle.Finding
 }
 
-// groupPrefix begins the names of Trimtab's groups.
+// groupPrefix is the beginning of the names of Trimtab's resctrl groups.
 const groupPrefix = "trimtab-"
 
 // RDTOptions tunes the hook of caches and memory bandwidth.
@@ -31,15 +31,15 @@ type RDTOptions struct {
 	// LSRCache is the part of the ways of the L3 cache for LSE and LSR pods, as a
 	// range in percent; 0-100 is the whole cache.
 	LSRCache string `json:"lsrCache" default:"0-100" check:"ways"`
-	// LSRBandwidth is the percentage of the memory bandwidth of LSE and LSR pods.
+	// LSRBandwidth is the percentage of the memory bandwidth that LSE and LSR pods may use.
 	LSRBandwidth int `json:"lsrBandwidth" default:"100" check:"1..100"`
-	// LSCache is the part of the cache of LS pods.
+	// LSCache is the part of the ways of the L3 cache for LS pods, as a range in percent.
 	LSCache string `json:"lsCache" default:"0-100" check:"ways"`
-	// LSBandwidth is the percentage of the memory bandwidth of LS pods.
+	// LSBandwidth is the percentage of the memory bandwidth that LS pods may use.
 	LSBandwidth int `json:"lsBandwidth" default:"100" check:"1..100"`
-	// BECache is the part of the cache of BE pods.
+	// BECache is the part of the ways of the L3 cache for BE pods, as a range in percent.
 	BECache string `json:"beCache" default:"0-30" check:"ways"`
-	// BEBandwidth is the percentage of the memory bandwidth of BE pods.
+	// BEBandwidth is the percentage of the memory bandwidth that BE pods may use.
 	BEBandwidth int `json:"beBandwidth" default:"100" check:"1..100"`
 	// Measure makes the kernel measure each container's use of cache and
 	// bandwidth, with a group below mon_groups.
@@ -56,7 +56,8 @@ func (o RDTOptions) Make(n Node, _ *Options) (Hook, error) {
 	}, nil
 }
 
-// sharesOf returns a class's shares; "" if the class has the whole cache and bandwidth.
+// sharesOf returns the shares of a QoS class in the form of RDT.Shares; "" if the class has the whole cache and
+// bandwidth.
 func sharesOf(cache string, bandwidth int) string {
 	var parts []string
 	if cache != "0-100" {
@@ -78,12 +79,12 @@ func (h RDT) Info() Info {
 		Sets:           []lifecycle.Field{lifecycle.RDTClass, lifecycle.RDTGroup, lifecycle.RDTMonitor},
 		SetsOnPod:      []lifecycle.Field{lifecycle.RDTSchemata},
 		KernelFeatures: []string{"resctrl"},
-		Compose:        "the only hook that sets them",
+		Compose:        "no other hook sets these fields",
 		TestedOn:       "a model of resctrl only; no processor with resctrl was available",
 		Differs: []string{
-			"groups are named trimtab-CLASS and trimtab-UID, and are removed with their last pod; groups of an earlier run that no pod uses are removed when the agent connects",
+			"groups are named trimtab-CLASS and trimtab-UID, and are removed with their last pod; when the agent connects to the runtime, it also removes unused groups of an earlier run",
 			"the agent moves all threads of a container before its first instruction, and does not depend on a periodic scan",
-			"a class with full shares gets no group, because the hardware supports few groups",
+			"a QoS class with the whole cache and bandwidth gets no group, because the hardware supports few groups",
 			"a changed configuration changes the existing groups",
 			"trimtab.io/rdt-class names a class of the runtime's own RDT configuration. It is set when the container is created, and replaces all other settings; such a container is in no group of Trimtab",
 			"the create request names no group, because an OCI runtime fails a container whose group does not exist",
@@ -95,7 +96,7 @@ func (h RDT) Info() Info {
 	return i
 }
 
-// Propose sets the group of a pod, and puts the pod's containers into it.
+// Propose sets the shares of a pod's resctrl group, and puts the pod's containers into this group.
 func (h RDT) Propose(in *Input, out *Output) {
 	group, shares, why := h.group(in)
 	own := in.Intent.RDT
@@ -113,7 +114,7 @@ func (h RDT) Propose(in *Input, out *Output) {
 		return
 	case own.IsSet() && group == "":
 		if in.Container == "" {
-			out.report(lifecycle.Problem{Key: own.Key, Reason: "rdt: the pod's UID cannot be the name of a group"})
+			out.report(lifecycle.Problem{Key: own.Key, Reason: "rdt: the pod's UID is not valid in the name of a resctrl group"})
 		}
 		return
 	}
@@ -129,7 +130,7 @@ func (h RDT) Propose(in *Input, out *Output) {
 	}
 }
 
-// group returns the name of a pod's group, "" for the root group, and its shares.
+// group returns the name and the shares of a pod's resctrl group. The name is "" for the root group.
 func (h RDT) group(in *Input) (name, shares string, why lifecycle.Reason) {
 	why = lifecycle.Reason{Hook: "rdt", Source: in.Intent.Class.Key, Text: "configured for the pod's class"}
 	if own := in.Intent.RDT; own.IsSet() {
@@ -150,8 +151,8 @@ func (h RDT) group(in *Input) (name, shares string, why lifecycle.Reason) {
 	return groupPrefix + class, shares, why
 }
 
-// groupName returns the name of a group for a text; "" if the text is too long, or has characters that a name may not
-// have.
+// groupName returns the name of the resctrl group for a text such as a pod's UID. It returns "" if the text is too
+// long, or has characters that a name may not have.
 func groupName(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
 	if text == "" || len(text) > 120 || strings.Trim(text, plain) != "" {

@@ -27,13 +27,14 @@ func (SchedulingClassOptions) Info() Info {
 		Compose: "runs after the hooks scheduler and ioPriority, and does not change their values",
 		Differs: []string{
 			"hooks.scheduler.realtime and hooks.ioPriority.realtime do not apply to classes, because the administrator defines them",
-			"if the requests of the attachment have no field for it, the agent sets it on the running processes (docs/parity.md)",
+			"if the requests of the attachment have no field for the policy or priority, the agent sets it on the running processes (docs/parity.md)",
 			"a running container keeps the class that it was created with",
 		},
 	}
 }
 
-// Propose sets the values of the container's class that no other hook has set.
+// Propose sets the scheduling policy and I/O priority of the container's scheduling class. It leaves out a value that
+// another hook has set.
 func (SchedulingClassOptions) Propose(in *Input, out *Output) {
 	class := &in.Scheduling
 	if in.Container == "" || class.Name == "" {

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// FeatureSupport reports whether a node has the features that the hook needs. Of alternatives, "a|b", one
-// is enough. If the node lacks a feature, the reason also names the option that avoids it, if there is one.
+// FeatureSupport reports whether a node has the features that the hook needs. For an entry such as "a|b", one of the
+// features is enough. If the node lacks a feature, the reason also names the FallbackOption of the hook.
 func (i Info) FeatureSupport(probe func(feature string) lifecycle.Finding) lifecycle.Finding {
 	all := lifecycle.Finding{Support: lifecycle.Supported}
 	for _, need := range i.KernelFeatures {
@@ -26,9 +26,8 @@ func (i Info) FeatureSupport(probe func(feature string) lifecycle.Finding) lifec
 	return all
 }
 
-// HasUnknownFeatures reports whether the agent does not know yet if the node has a feature that the hook would
-// use. Of several alternative features, the hook uses the first one that the node has, so unknown
-// features after that one do not count.
+// HasUnknownFeatures reports whether the support of a needed feature is still unknown. For an entry such as "a|b", the
+// hook uses the first feature that the node has, so unknown features after it do not count.
 func (i Info) HasUnknownFeatures(probe func(feature string) lifecycle.Finding) bool {
 	return slices.ContainsFunc(i.KernelFeatures, func(need string) bool {
 		_, unknown := firstSupported(need, probe)
@@ -36,9 +35,9 @@ func (i Info) HasUnknownFeatures(probe func(feature string) lifecycle.Finding) b
 	})
 }
 
-// firstSupported returns the finding for the first of alternative features that the node has. If the node has none,
-// the finding has the reasons for all of them. unknown reports whether the node may have a feature before the one
-// found, or any of them if none is found.
+// firstSupported returns the finding for the first feature in an entry such as "a|b" that the node has. If no feature
+// is found, the finding has the reasons for all features. The result unknown is true if the support of a feature before
+// the found one is unknown. If no feature is found, any feature of the entry counts.
 func firstSupported(need string, probe func(string) lifecycle.Finding) (best lifecycle.Finding, unknown bool) {
 	best.Support = lifecycle.NotSupported
 	var why []string

@@ -34,7 +34,7 @@ func (SysctlOptions) Info() Info {
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.NRISysctl},
 		Sets:    []lifecycle.Field{lifecycle.SysctlEntry},
-		Compose: "the only hook that sets them",
+		Compose: "no other hook sets this field",
 		Differs: []string{
 			"pods may set only the names in hooks.sysctl.allowed, by default the safe sysctls of Kubernetes; the agent refuses and reports other names",
 			"parameters of the host's namespaces are refused (net.* for a pod with hostNetwork, IPC parameters for a pod with hostIPC), because an OCI runtime would fail the creation",
@@ -43,23 +43,23 @@ func (SysctlOptions) Info() Info {
 	}
 }
 
-// Propose sets a container's parameters.
+// Propose sets the kernel parameters that the pod requests for a container.
 func (h SysctlOptions) Propose(in *Input, out *Output) {
 	asked, why, ok := scopedRequest(in, in.Intent.Sysctls, "sysctl")
 	if !ok {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(asked.V)) {
-		if no := h.refusal(in, name); no != "" {
-			out.decline(asked.Key, name, "sysctl: "+no)
+		if whyNot := h.refusal(in, name); whyNot != "" {
+			out.decline(asked.Key, name, "sysctl: "+whyNot)
 			continue
 		}
 		out.setText(in, lifecycle.SysctlEntry, name, asked.V[name], why)
 	}
 }
 
-// refusal returns the reason why a parameter is not set; "" if it is set. The namespaces are the ones that OCI
-// runtimes accept (runc 1.2, libcontainer/configs/validate).
+// refusal returns the reason why the hook does not set a parameter; "" if it sets the parameter. The parameter must
+// belong to a namespace whose parameters OCI runtimes accept (runc 1.2, libcontainer/configs/validate).
 func (h SysctlOptions) refusal(in *Input, name string) string {
 	allowed := h.Allowed
 	if len(allowed) == 0 {
@@ -82,8 +82,8 @@ func (h SysctlOptions) refusal(in *Input, name string) string {
 	return ""
 }
 
-// matchesList reports whether a list has a name. An entry that ends with * stands for all names that begin with the
-// text before the *.
+// matchesList reports whether an entry of the list matches the name. An entry that ends with * stands for all names
+// that begin with the text before the *.
 func matchesList(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(pattern string) bool {
 		prefix, open := strings.CutSuffix(pattern, "*")

@@ -12,7 +12,7 @@ import (
 // Ulimits gives the processes of containers the limits that their pod requests. The keys and values are those of NRI
 // 0.12, plugin ulimit-adjuster.
 type Ulimits struct {
-	// Maximum has the highest limit by type, such as RLIMIT_NOFILE. Types without an entry have
+	// Maximum has the highest limit that a pod gets, by type, such as RLIMIT_NOFILE. Types without an entry have
 	// no maximum.
 	Maximum map[string]uint64
 }
@@ -35,7 +35,7 @@ func (o UlimitsOptions) Make(_ Node, _ *Options) (Hook, error) {
 		kind := intent.RlimitType(name)
 		n, err := strconv.ParseUint(number, 10, 64)
 		if kind == "" || err != nil {
-			return nil, fmt.Errorf("hooks.ulimits.maximum: %q is not a Linux limit with a number, such as nofile=1048576", text)
+			return nil, fmt.Errorf("hooks.ulimits.maximum: %q is not the name of a process limit with a number, such as nofile=1048576", text)
 		}
 		h.Maximum[kind] = n
 	}
@@ -50,18 +50,18 @@ func (Ulimits) Info() Info {
 		Stages:  []lifecycle.Kind{lifecycle.CreateContainer},
 		Reads:   []string{intent.NRIUlimits, intent.NRIOldUlimits},
 		Sets:    []lifecycle.Field{lifecycle.ProcessLimit},
-		Compose: "the only hook that sets them",
+		Compose: "no other hook sets this field",
 		Differs: []string{
 			"KEY/pod and KEY without a suffix apply to all containers of the pod, in addition to KEY/container.NAME",
 			"a malformed text is reported, and the container starts with the limits that it would have without this text; the plugin fails the creation",
 			"a limit is no higher than hooks.ulimits.maximum",
-			"if the requests of the attachment have no field for it, the agent sets it on the running processes (docs/parity.md)",
+			"if the requests of the attachment have no field for a limit, the agent sets the limit of the running processes (docs/parity.md)",
 			"a running container keeps the limits that it was created with",
 		},
 	}
 }
 
-// Propose sets a container's limits.
+// Propose sets the process limits of a container.
 func (h Ulimits) Propose(in *Input, out *Output) {
 	asked, why, ok := scopedRequest(in, in.Intent.Ulimits, "ulimits")
 	if !ok {

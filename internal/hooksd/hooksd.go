@@ -25,8 +25,8 @@ const (
 )
 
 // Read returns the files of hooks in directories, sorted by name. A file replaces a file with the same name in an
-// earlier directory, even if it cannot be read. A missing directory has no files. podman and CRI-O do the same
-// (oci-hooks(5)).
+// earlier directory, even if the file in the later directory cannot be read. A missing directory counts as an empty
+// directory. podman and CRI-O follow the same rules (oci-hooks(5)).
 func Read(directories []string) []lifecycle.HookFile {
 	found := map[string]lifecycle.HookFile{}
 	for _, dir := range directories {
@@ -45,7 +45,7 @@ func Read(directories []string) []lifecycle.HookFile {
 	return all
 }
 
-// jsonFiles lists the JSON files of a directory. If there are too many, it returns an error.
+// jsonFiles returns the names of the JSON files in a directory. If there are more than maxFiles, it returns an error.
 func jsonFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,6 +66,7 @@ func jsonFiles(dir string) ([]string, error) {
 	return names, nil
 }
 
+// readFile returns the file of a hook with its text, or with the reason why it cannot be read.
 func readFile(dir, name string) lifecycle.HookFile {
 	f := lifecycle.HookFile{Path: filepath.Join(dir, name)}
 	text, err := readTrusted(dir, name)
@@ -87,7 +88,7 @@ func readTrusted(dir, name string) (string, error) {
 	if info, err := root.Stat("."); err != nil {
 		return "", err
 	} else if err := trust.CheckWriters(info); err != nil {
-		return "", fmt.Errorf("the directory of the file: %w", err)
+		return "", fmt.Errorf("check the directory of the file: %w", err)
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

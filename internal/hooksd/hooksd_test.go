@@ -63,7 +63,7 @@ func TestBadFiles(t *testing.T) {
 		got[f.Name()] = f.ReadError
 	}
 	for name, want := range map[string]string{
-		"10-good.json": "", "15-open.json": "lets other users write it", "20-out.json": "path escapes from parent", "25-in.json": "",
+		"10-good.json": "", "15-open.json": "lets other users write;", "20-out.json": "path escapes from parent", "25-in.json": "",
 		"30-pipe.json": "not a regular file", "40-dir.json": "not a regular file", "50-long.json": "more than 65536 bytes",
 	} {
 		if why, has := got[name]; !has || !strings.Contains(why, want) || (want == "") != (why == "") {

@@ -14,8 +14,8 @@ import (
 
 // Affinity is a container's request to run near other containers, or far from them.
 type Affinity struct {
-	// Scope and Match select the other containers: both must hold for a container. If Scope is
-	// nil, only containers of the same pod are selected.
+	// Scope and Match select the other containers: a container is selected if both expressions match it. If Scope is
+	// nil, only containers of the same pod can be selected.
 	Scope, Match *expression.Expression
 	// Weight is the weight of each selected container. A container with a negative weight should be far away.
 	Weight int
@@ -28,7 +28,7 @@ func (a *Affinity) Matches(s expression.Subject) bool {
 	return (a.Scope == nil || a.Scope.Matches(s)) && a.Match.Matches(s)
 }
 
-// AffinitiesOf returns the affinities of a container of the pod, by its name.
+// AffinitiesOf returns the affinities of the pod's container with this name.
 func (p *Pod) AffinitiesOf(container string) []Affinity {
 	if !p.Affinity.IsSet() && !p.AntiAffinity.IsSet() {
 		return nil
@@ -38,9 +38,9 @@ func (p *Pod) AffinitiesOf(container string) []Affinity {
 
 // Limits of the affinities of a pod. nri-plugins (0.14) limits only weights, to the same number.
 const (
-	maxAffinities     = 32 // in one annotation
-	maxAffinityValues = 32 // in one expression
-	maxAffinityText   = 320
+	maxAffinities     = 32  // in one annotation
+	maxAffinityValues = 32  // in one expression
+	maxAffinityText   = 320 // bytes of a key or value
 	maxAffinityWeight = 1000
 )
 
@@ -51,27 +51,27 @@ type affinityTerm struct {
 	Weight int                    `json:"weight"`
 }
 
-// affinities reads an annotation with affinities by container. sign is 1, or -1 for anti-affinities.
-// The short form names other containers, the long form has expressions. An annotation with a fault
+// affinities reads an annotation with affinities by container. The parameter sign is 1, or -1 for anti-affinities.
+// The short form of the annotation names other containers, the long form has expressions. An annotation with a fault
 // has no effect.
-func (t *podTexts) affinities(out *Pod, key string, sign int) (of Sourced[map[string][]Affinity]) {
+func (t *podTexts) affinities(out *Pod, key string, sign int) (none Sourced[map[string][]Affinity]) {
 	text := t.annotations.of(key)
 	if text == "" {
-		return of
+		return none
 	}
 	all, err := t.parseAffinities(key, sign)
 	if err != nil {
 		out.reportMalformed(key, text, "%v", err)
-		return of
+		return none
 	}
 	return Sourced[map[string][]Affinity]{all, key}
 }
 
-// parseAffinities parses an annotation for affinities.
+// parseAffinities parses an annotation with affinities. It returns the affinities by container.
 func (t *podTexts) parseAffinities(key string, sign int) (map[string][]Affinity, error) {
 	var raw map[string][]json.RawMessage
 	if err := t.decodeStrict(key, &raw); err != nil {
-		return nil, fmt.Errorf("%w; want lists of containers, as in c0: [c1, c2], or of match, scope and weight", err)
+		return nil, fmt.Errorf("%w; want for each container a list of container names, such as c0: [c1, c2], or of objects with match, scope and weight", err)
 	}
 	n, short := 0, 0
 	for _, list := range raw {
@@ -87,7 +87,7 @@ func (t *podTexts) parseAffinities(key string, sign int) (map[string][]Affinity,
 	case short == n:
 		return shortAffinities(raw, sign)
 	case short > 0:
-		return nil, errors.New("mixes names of containers with expressions")
+		return nil, errors.New("mixes names of containers with objects that have expressions")
 	}
 	all := make(map[string][]Affinity, len(raw))
 	for _, name := range sortedKeys(raw) {
@@ -102,8 +102,8 @@ func (t *podTexts) parseAffinities(key string, sign int) (map[string][]Affinity,
 	return all, nil
 }
 
-// shortAffinities reads the short form: names of containers of the pod. Each pair counts once, and in both
-// directions.
+// shortAffinities reads the short form: names of containers of the pod. Each pair of containers counts once, and for
+// both of its containers.
 func shortAffinities(raw map[string][]json.RawMessage, sign int) (map[string][]Affinity, error) {
 	others := map[string][]string{}
 	add := func(of, other string) {

@@ -9,10 +9,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// In a rule, these names stand for several kinds.
+// These names stand for several kinds in a rule.
 const (
-	anyKind  Kind = "*"
-	anyClass Kind = "class"
+	anyKind  Kind = "*"     // all kinds
+	anyClass Kind = "class" // the kinds that begin with "class/"
 )
 
 // Decision is the decision of a rule.
@@ -33,17 +33,17 @@ type Rule struct {
 	Kinds      []Kind
 	Namespaces []string // names or patterns of path.Match
 	Decision   Decision
-	// MostCPUs is an additional limit for assigned CPUs under Cap; 0 for none.
+	// MostCPUs is the greatest number of CPUs that a container may own if Decision is Cap; 0 for no such limit.
 	MostCPUs int
 	// Name tells users which rule decided, such as "rule 2" for the second rule of the configuration.
 	Name string
 	// keepsGranted means that a refusal does not apply to devices that Kubernetes granted to the
-	// container. Hooks check the grants of each container. Only default rules have it.
+	// container. Hooks check these grants for each container. Only default rules set keepsGranted.
 	keepsGranted bool
 }
 
-// Rules are the rules of the configuration. The first matching rule counts; without a match the
-// safe defaults apply, so an empty list is safe.
+// Rules are the rules of the configuration. The first matching rule decides. If no rule matches, the safe defaults
+// apply, so an empty list is safe.
 type Rules []Rule
 
 // Defaults returns the default of each kind, for requests that no rule matches.
@@ -55,10 +55,10 @@ func Defaults() []Default {
 	return all
 }
 
-// CanCap reports whether a kind can be capped.
+// CanCap reports whether a rule for a kind can have the decision Cap.
 func CanCap(k Kind) bool { return slices.Contains(CappableKinds(), string(k)) }
 
-// CappableKinds returns the kinds that can be capped. Their default decision is cap.
+// CappableKinds returns the kinds for which a rule can have the decision Cap. Cap is also their default decision.
 func CappableKinds() []string {
 	var names []string
 	for _, k := range kinds {
@@ -78,7 +78,8 @@ func KindNames() []string {
 	return names
 }
 
-// For returns the rule for a kind of request in a namespace.
+// For returns the rule that decides about a kind of request in a namespace. If no rule matches, it returns the default
+// in the form of a rule.
 func (r Rules) For(kind Kind, namespace string) Rule {
 	for _, rule := range r {
 		if rule.appliesToKind(kind) && rule.appliesToNamespace(namespace) {
@@ -111,8 +112,8 @@ func MatchNamespace(pattern, namespace string) bool {
 }
 
 // Authorise returns a pod's intent without the requests that the rules refuse. Each refusal is a problem.
-// A request is granted completely or not at all. CheckCPUs checks the number of assigned CPUs for each
-// container.
+// A request is granted completely or not at all. Authorise does not limit the number of CPUs that a container owns:
+// CheckCPUs does that.
 func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	out := *p
 	out.Problems = slices.Clone(p.Problems)
@@ -129,7 +130,7 @@ func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 		case rule.Decision == Refuse:
 			why = "pods of namespace " + printable(namespace) + " may not ask for it"
 		case rule.Decision == Cap && kind == BatchResources && p.QoS != BestEffort:
-			why = "the pod is " + p.QoS.String() + " in Kubernetes, and the request would remove its limits; only BestEffort pods may have batch resources"
+			why = "the pod is " + p.QoS.String() + " in Kubernetes, and the request would remove the limits of the pod; only BestEffort pods may have batch resources"
 		default:
 			continue
 		}

@@ -83,7 +83,7 @@ func TestMatchNamespace(t *testing.T) {
 func TestAuthoriseRefuses(t *testing.T) {
 	full := func() *Pod {
 		return &Pod{
-			Class: Sourced[Class]{Shared, "class"}, Name: "LS", QoS: BestEffort,
+			Class: Sourced[Class]{Shared, "class"}, ClassName: "LS", QoS: BestEffort,
 			CPUs: Sourced[[]int]{[]int{1}, "cpus"}, Nodes: Sourced[[]int]{[]int{0}, "nodes"},
 			Batch: Sourced[map[string]Batch]{map[string]Batch{"a": {}}, "batch"},
 			GPU:   Sourced[GPU]{GPU{Minors: []int{0}, Share: &GPUShare{}}, "gpu"},
@@ -91,7 +91,7 @@ func TestAuthoriseRefuses(t *testing.T) {
 	}
 	refuseAll := Rules{{Kinds: []Kind{"*"}, Namespaces: []string{"*"}, Decision: Refuse, Name: "rule 1"}}
 	got := refuseAll.Authorise(full(), "shop")
-	if !got.Silent() || got.Name != "" || len(got.Problems) != 5 {
+	if !got.Silent() || got.ClassName != "" || len(got.Problems) != 5 {
 		t.Errorf("%+v", got)
 	}
 	for _, p := range got.Problems {

@@ -6,7 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// BatchSpecKey is the key in reports for batch resources that only the pod's spec has.
+// BatchSpecKey stands in reports in place of an annotation key, if only the pod's spec has batch resources.
 const BatchSpecKey = "spec: " + batchCPU + ", " + batchMemory
 
 // readBatchSpec reads the batch resources of the pod's spec, which replace the batch resources of the
@@ -43,7 +43,7 @@ func readBatchSpec(spec *lifecycle.PodSpec, out *Pod) {
 	out.Batch = Sourced[map[string]Batch]{all, key}
 }
 
-// batchOf returns the batch resources of a container; isSet is false if its spec has none.
+// batchOf returns the batch resources of a container. The result isSet is false if the container's spec has none.
 func batchOf(c lifecycle.ContainerSpec) (b Batch, isSet bool) {
 	for _, f := range []struct {
 		into *int64
@@ -53,7 +53,7 @@ func batchOf(c lifecycle.ContainerSpec) (b Batch, isSet bool) {
 		{&b.RequestCPU, c.Requests, batchCPU},
 		{&b.LimitCPU, c.Limits, batchCPU},
 		{&b.LimitMemory, c.Limits, batchMemory},
-		{new(int64), c.Requests, batchMemory}, // the agent does not use the amount
+		{new(int64), c.Requests, batchMemory}, // sets only isSet: the agent does not use this amount
 	} {
 		if v, ok := f.from[f.name]; ok {
 			*f.into, isSet = v, true
@@ -68,8 +68,8 @@ func sameBatch(a, b Batch) bool {
 		max(a.LimitMemory, 0) == max(b.LimitMemory, 0)
 }
 
-// PodOverhead returns the overhead of a pod's RuntimeClass. Batch resources of the overhead have priority over
-// CPU and memory, which have the same units.
+// PodOverhead returns the overhead of a pod's RuntimeClass, in milli-CPUs and bytes. If the overhead has batch
+// resources, PodOverhead returns these instead of CPU and memory.
 func PodOverhead(spec *lifecycle.PodSpec) (cpu, memory int64) {
 	of := func(names ...string) int64 {
 		for _, n := range names {

@@ -7,13 +7,13 @@ import (
 
 // DiskLimit limits a pod's reads and writes on one disk.
 type DiskLimit struct {
-	Disk string // a name such as sda, or numbers such as 8:0
-	// The limits are bytes and operations per second; 0 for no limit.
+	Disk string // a name such as sda, or major and minor number such as 8:0
+	// BPS is bytes per second, IOPS is operations per second; 0 means no limit.
 	ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64
 }
 
-// Limits for the values of a pod. The kernel stores operations per second in 32 bits, and the highest
-// value means no limit.
+// Limits for the values of a pod. The kernel stores operations per second in 32 bits. The highest value means "no
+// limit", so maxIOPS is one less.
 const (
 	maxDisks     = 64
 	maxIOPS      = 1<<32 - 2
@@ -43,7 +43,7 @@ func readBlkioQoS(t *podTexts, out *Pod) {
 		return
 	}
 	if len(ask.Blocks) > maxDisks {
-		out.reportMalformed(KoordBlkioQoS, text, "more than %d blocks", maxDisks)
+		out.reportMalformed(KoordBlkioQoS, text, "has more than %d blocks", maxDisks)
 		return
 	}
 	var limits []DiskLimit
@@ -51,7 +51,7 @@ func readBlkioQoS(t *podTexts, out *Pod) {
 		limit, err := diskLimit(b.Name, b.Config)
 		switch {
 		case b.Type != "device":
-			out.reportRefused(KoordBlkioQoS, b.Name, "blocks of type %q are not supported, only device: the agent does not find the disk of a volume", printable(b.Type))
+			out.reportRefused(KoordBlkioQoS, b.Name, "the block has type %q, but only type device is supported: the agent cannot find the disk of a volume", printable(b.Type))
 			continue
 		case err != nil:
 			out.reportMalformed(KoordBlkioQoS, text, "%v", err)
@@ -74,26 +74,26 @@ func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
 	}
 	for _, n := range []int64{c.ReadBPS, c.WriteBPS, c.ReadIOPS, c.WriteIOPS} {
 		if n < 0 {
-			return DiskLimit{}, fmt.Errorf("disk %s: %d is not a limit, want a number above 0, or 0 for none", disk, n)
+			return DiskLimit{}, fmt.Errorf("disk %s: %d is not a limit, want a number above 0, or 0 for no limit", disk, n)
 		}
 	}
 	if c.ReadIOPS > maxIOPS || c.WriteIOPS > maxIOPS {
-		return DiskLimit{}, fmt.Errorf("disk %s: more than %d operations per second", disk, maxIOPS)
+		return DiskLimit{}, fmt.Errorf("disk %s: the limit is above %d operations per second", disk, maxIOPS)
 	}
 	return DiskLimit{disk, c.ReadBPS, c.WriteBPS, c.ReadIOPS, c.WriteIOPS}, nil
 }
 
 const asciiAlphanumerics = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// readClassName reads the name of a class of the runtime's configuration. The name must not lead out of
-// a directory, because the runtime may use it as a part of a path.
+// readClassName reads the name of a class of the runtime's configuration. The name must not contain a slash or begin
+// with a dot, because the runtime may use the name as a part of a file path.
 func readClassName(t *podTexts, key string, out *Pod) Sourced[string] {
 	name := t.annotation(key)
 	if name == "" {
 		return Sourced[string]{}
 	}
 	if len(name) > maxClassName || strings.Trim(name, asciiAlphanumerics+"-_.") != "" || !strings.Contains(asciiAlphanumerics, name[:1]) {
-		out.reportMalformed(key, name, "not the name of a class: at most %d letters, digits, \"-\", \"_\" and \".\", the first a letter or digit", maxClassName)
+		out.reportMalformed(key, name, "not the name of a class: want at most %d letters, digits, \"-\", \"_\" and \".\", and first a letter or digit", maxClassName)
 		return Sourced[string]{}
 	}
 	return Sourced[string]{name, key}

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// DeviceRequest is a container's request for exclusive CDI devices of one kind. It has a number of devices,
-// or their names.
+// DeviceRequest is a container's request for exclusive CDI devices of one kind: a number of devices, or their names.
 type DeviceRequest struct {
 	Kind   string // vendor/class
 	Number int
@@ -89,7 +88,7 @@ func deviceRequests(asked map[string]deviceAmount) (out []DeviceRequest, err err
 			r.Names = append(r.Names, kind+"="+name)
 		}
 		if total += r.Number + len(r.Names); total > maxInjected {
-			return nil, fmt.Errorf("more than %d devices", maxInjected)
+			return nil, fmt.Errorf("requests more than %d devices", maxInjected)
 		}
 		out = append(out, r)
 	}

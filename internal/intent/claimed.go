@@ -49,28 +49,29 @@ func readClaimed(pod *lifecycle.Pod, out *Pod) {
 func (p *Pod) addClaimed(kind, name, from string) error {
 	switch class, known := claimedClasses()[name]; {
 	case kind == lifecycle.ClassCDI && known:
-		p.Class, p.Name = Sourced[Class]{class, from}, name
+		p.Class, p.ClassName = Sourced[Class]{class, from}, name
 	case kind == lifecycle.ClassCDI:
 		return fmt.Errorf("want one of the classes %s", strings.Join(sortedKeys(claimedClasses()), ", "))
 	case kind == lifecycle.BalloonCDI && (name == "" || len(name) > maxBalloonTypeName):
-		return fmt.Errorf("not the name of a balloon type, of up to %d bytes", maxBalloonTypeName)
+		return fmt.Errorf("not the name of a balloon type: want 1 to %d bytes", maxBalloonTypeName)
 	case kind == lifecycle.BalloonCDI:
 		p.Balloon.Key, p.Balloon.V.Pod = from, Sourced[string]{name, from}
 	case name == "" || !isPoolName(name):
-		return fmt.Errorf("not a name of up to %d letters, digits, dots, dashes and underscores", maxPoolName)
+		return fmt.Errorf("not the name of a pool: want up to %d letters, digits, dots, dashes and underscores", maxPoolName)
 	case p.Class.IsSet() && p.Class.V != Shared && p.Class.V != System:
 		return fmt.Errorf("only pods of the classes shared and system can name their pool, and %s names %s", p.Class.Key, p.Class.V)
 	case p.Class.V != System && slices.Contains(katalystPools, name):
 		return errors.New("the agent uses a pool of this name itself; use another name")
 	default:
 		if p.Pool = (Sourced[string]{name, from}); !p.Class.IsSet() {
-			p.Class, p.Name = Sourced[Class]{Shared, from}, Shared.String()
+			p.Class, p.ClassName = Sourced[Class]{Shared, from}, Shared.String()
 		}
 	}
 	return nil
 }
 
-// claimSource returns the source of a request by a claim, which replaces the key of a label or annotation.
+// claimSource returns the text that names a claim as the source of a request. Reports show it in place of the key of a
+// label or annotation.
 func claimSource(c lifecycle.ClaimedDevice) string {
 	if c.Claim == "" {
 		return "resource claim of " + printable(c.Device)
@@ -78,8 +79,8 @@ func claimSource(c lifecycle.ClaimedDevice) string {
 	return "resource claim " + printable(c.Claim)
 }
 
-// reportOverruled reports the pool and the balloon type of a dialect if the pod's claims have priority over them. The
-// method merge reports classes.
+// reportOverruled reports the pool and the balloon type of a dialect if the pod's claims have priority over them. It
+// does not report the class, because the method merge reports it.
 func (p *Pod) reportOverruled(pod *lifecycle.Pod, other *Pod) {
 	if len(pod.Claimed) == 0 {
 		return

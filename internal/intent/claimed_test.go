@@ -37,7 +37,7 @@ func TestClaimed(t *testing.T) {
 			class:       Shared, pool: "web", from: "resource claim d/0", problem: "disagrees with resource claim d/0, which names the pool web"},
 		{name: "no class", devices: []string{class + "LSR"}, problem: "want one of the classes dedicated, reclaimed, shared, system"},
 		{name: "an empty class", devices: []string{class}, problem: "want one of the classes"},
-		{name: "an empty pool", devices: []string{pool}, problem: "not a name of up to 63"},
+		{name: "an empty pool", devices: []string{pool}, problem: "not the name of a pool: want up to 63"},
 		{name: "a long balloon type", devices: []string{balloon + strings.Repeat("x", maxBalloonTypeName+1)}, problem: "not the name of a balloon type"},
 		{name: "a pool of the agent", devices: []string{pool + "reclaim"}, problem: "the agent uses a pool of this name itself"},
 		{name: "a pool of a class without", devices: []string{pool + "web", class + "dedicated"}, class: Dedicated, from: "resource claim d/1",

@@ -1,11 +1,11 @@
 package intent
 
-// KoordResourceSpec is the annotation with a pod's preferences for its CPUs. Koordinator's scheduler
-// reads it. The agent uses it only if no scheduler assigned CPUs.
+// KoordResourceSpec is the annotation with a pod's preferences for its CPUs. It is an input of Koordinator's scheduler.
+// The agent uses the annotation only if no scheduler assigned CPUs to the pod.
 const KoordResourceSpec = "scheduling.koordinator.sh/resource-spec"
 
-// CoreUse is a pod's request for how its CPUs are spread over cores. It takes effect if the agent chooses
-// the CPUs.
+// CoreUse is a pod's request for how its CPUs are spread over cores. The request has an effect only if the agent
+// chooses the CPUs.
 type CoreUse struct {
 	// WholeCores accepts only whole cores. PreferWholeCores prefers whole cores. SpreadCores takes threads
 	// of as many cores as possible.
@@ -35,7 +35,7 @@ func readResourceSpec(t *podTexts, out *Pod) {
 		case "ConstrainedBurst":
 			out.reportUnserved(KoordResourceSpec, policy, "CPU bind policy ConstrainedBurst is not supported")
 		default:
-			out.reportMalformed(KoordResourceSpec, policy, "not a CPU bind policy: Default, FullPCPUs or SpreadByPCPUs")
+			out.reportMalformed(KoordResourceSpec, policy, "not a CPU bind policy: want Default, FullPCPUs or SpreadByPCPUs")
 		}
 	}
 	switch spec.Exclusive {
@@ -45,7 +45,7 @@ func readResourceSpec(t *podTexts, out *Pod) {
 	case "NUMANodeLevel":
 		use.AvoidOwnedNodes = true
 	default:
-		out.reportMalformed(KoordResourceSpec, spec.Exclusive, "not a CPU exclusive policy: None, PCPULevel or NUMANodeLevel")
+		out.reportMalformed(KoordResourceSpec, spec.Exclusive, "not a CPU exclusive policy: want None, PCPULevel or NUMANodeLevel")
 	}
 	out.Cores = Sourced[CoreUse]{use, KoordResourceSpec}
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// CoreSchedRequest is a pod's request for core scheduling: it limits which pods share a core with it.
+// CoreSchedRequest is a pod's request for core scheduling, which limits the pods that may share a core with this pod.
 type CoreSchedRequest struct {
 	Group     string // the name of a group; "" for the group of the pod's class
 	Exclusive bool   // the pod's containers share cores only with each other
@@ -28,7 +28,7 @@ func readCoreSched(t *podTexts, out *Pod) {
 		out.reportMalformed(KoordCoreSchedPolicy, policy, `want "none", "exclusive" or nothing`)
 		return
 	}
-	if len(group) > 63 || strings.Trim(group, asciiAlphanumerics+"-_.") != "" { // Kubernetes would refuse it, too
+	if len(group) > 63 || strings.Trim(group, asciiAlphanumerics+"-_.") != "" { // the API server refuses such a label value too
 		out.reportMalformed(KoordCoreSchedGroup, group, "not a valid label value")
 		return
 	}

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// CPUVariable is an environment variable with a container's CPUs.
+// CPUVariable is an environment variable that tells a container its CPUs.
 type CPUVariable struct {
 	Name string
-	// List reports that the value is the list of the CPUs that the container owns. Otherwise the
-	// value is the number of CPUs that it can use.
+	// List means that the value of the variable is the list of the CPUs that the container owns. If List is false, the
+	// value is the number of CPUs that the container can use.
 	List bool
 }
 
 // CPUVariables are the variables that a pod requests.
 type CPUVariables struct {
 	Variables []CPUVariable
-	// Defaults requests the variables in the node's configuration.
+	// Defaults means that the pod requests the variables of the node's configuration.
 	Defaults bool
 }
 
@@ -33,9 +33,9 @@ func ParseCPUVariable(text string) (CPUVariable, error) {
 	v := CPUVariable{Name: name, List: what == "list"}
 	switch {
 	case name == "" || len(name) > maxVariableName || strings.Trim(name, asciiAlphanumerics+"_") != "" || name[0] >= '0' && name[0] <= '9':
-		return v, fmt.Errorf("%q is not the name of a variable: want at most %d letters, digits and underscores, without a digit first", printable(name), maxVariableName)
+		return v, fmt.Errorf("%q is not the name of a variable: want at most %d letters, digits and underscores, and no digit first", printable(name), maxVariableName)
 	case hasKind && what != "count" && what != "list":
-		return v, fmt.Errorf("%q is not a variable with CPUs: want %s=count or %s=list", printable(text), name, name)
+		return v, fmt.Errorf("%q does not say what the variable contains: want %s=count or %s=list", printable(text), name, name)
 	}
 	return v, nil
 }

@@ -23,7 +23,7 @@ func TestCPUEnv(t *testing.T) {
 		{"OMP_NUM_THREADS=count, _my1=list", "OMP_NUM_THREADS=count,_my1=list", ""},
 		{"yes please", "", `"yes please" is not the name of a variable`},
 		{"A,", "", `"" is not the name of a variable`},
-		{"1A", "", "without a digit first"},
+		{"1A", "", "and no digit first"},
 		{"A=cpus", "", "want A=count or A=list"},
 		{"A=list=x", "", "want A=count or A=list"},
 		{"A,B,A=list", "", "A is named twice"},

@@ -6,8 +6,9 @@ import "github.com/trimtab/trimtab/internal/lifecycle"
 type CPUQoS struct {
 	// Malformed reports that the request has an invalid value.
 	Malformed bool
-	Enabled   bool
-	// Identity is the group identity, -1 to 2. If it is absent, the group identity of the class applies.
+	// Enabled is false if the pod requests the group identity 0 instead of the group identity of its class.
+	Enabled bool
+	// Identity is the group identity, -1 to 2. If Identity is not set, the group identity of the class applies.
 	Identity lifecycle.Opt[int]
 }
 
@@ -30,7 +31,7 @@ func readCPUQoS(t *podTexts, out *Pod) {
 	if t.decode(KoordCPUQoS, &ask, out) {
 		q = CPUQoS{Enabled: ask.Enable}
 		if ask.Enable && ask.Idle != 0 {
-			out.reportUnserved(KoordCPUQoS, text, "schedIdle is not supported: the class sets cpu.idle (hooks.groupIdentity.fallback)")
+			out.reportUnserved(KoordCPUQoS, text, "schedIdle is not supported: the class of the pod determines cpu.idle (hooks.groupIdentity.fallback)")
 		}
 		if ask.Enable && ask.Expeller {
 			out.reportUnserved(KoordCPUQoS, text, "coreExpeller is not supported: it needs a kernel of Koordinator's distribution")

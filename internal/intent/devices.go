@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// allocatedDevices is the JSON of the annotation device-allocated. The agent reports other kinds of devices,
-// because no hook gives them to containers.
+// allocatedDevices is the JSON of the annotation device-allocated. The agent reports kinds of devices other than gpu
+// and rdma as not supported, because no hook gives them to containers.
 type allocatedDevices struct {
 	GPU []struct {
 		Minor     *int                `json:"minor"`
@@ -66,8 +66,8 @@ func readGPU(t *podTexts, devices *allocatedDevices, out *Pod) {
 	out.GPU = Sourced[GPU]{gpu, KoordDevices}
 }
 
-// gpuUUID returns the id if it is the UUID of a GPU or MIG device. It returns "" for other texts, because
-// the runtime could take them for several GPUs.
+// gpuUUID returns the id if it is the UUID of a GPU or MIG device. It returns "" for other texts, because the runtime
+// could read such a text as the names of several GPUs.
 func gpuUUID(id string) string {
 	rest, ok := strings.CutPrefix(id, "GPU-")
 	if !ok {
@@ -79,8 +79,8 @@ func gpuUUID(id string) string {
 	return id
 }
 
-// readRDMA reads the allocated functions of RDMA cards. For a card with virtual functions, it reads only
-// these.
+// readRDMA reads the allocated PCI functions of RDMA cards. For a card with virtual functions, it reads only the
+// virtual functions.
 func readRDMA(t *podTexts, devices *allocatedDevices, out *Pod) {
 	var addresses []string
 	for _, d := range devices.RDMA {
@@ -98,7 +98,7 @@ func readRDMA(t *podTexts, devices *allocatedDevices, out *Pod) {
 				return
 			}
 			if slices.Contains(addresses, address) || len(addresses) > maxGPUMinor {
-				out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "rdma: a function is listed twice, or there are more than %d functions", maxGPUMinor+1)
+				out.reportMalformed(KoordDevices, t.annotation(KoordDevices), "rdma: a PCI function is listed twice, or the pod has more than %d functions", maxGPUMinor+1)
 				return
 			}
 			addresses = append(addresses, address)
@@ -113,7 +113,7 @@ func IsPCIAddress(text string) bool {
 	return err == nil && address == text
 }
 
-// pciAddress parses domain:bus:device.function, and returns it in lower case, as the kernel writes
+// pciAddress parses an address domain:bus:device.function, and returns the address in lower case, as the kernel writes
 // it.
 func pciAddress(text string) (string, error) {
 	form := "hhhh:hh:hh.f"

@@ -10,11 +10,11 @@ import (
 
 // PayingResources are the resources that determine how many CPUs a container may own.
 type PayingResources struct {
-	// Pod are the resources that the kubelet reported for the whole pod. Container are the
-	// resources of the container. Each is nil if it is unknown.
+	// Pod are the resources that the kubelet reported for the whole pod, Container those of the container. Each is nil
+	// if it is unknown.
 	Pod, Container *lifecycle.Resources
-	// QoS is the pod's QoS class in Kubernetes. In a Guaranteed pod the request equals the
-	// limit.
+	// QoS is the pod's QoS class in Kubernetes. In a Guaranteed pod the request equals the limit, so a limit can
+	// replace an unknown request.
 	QoS QoS
 }
 
@@ -63,22 +63,23 @@ func hasQuota(all ...*lifecycle.Resources) bool {
 	return false
 }
 
-// PaidCPUs is the number of CPUs that requests and limits pay for, and the request or limit that
-// determines it.
+// PaidCPUs is the number of CPUs that a pod or container may own because of its CPU request or limit: the request or
+// limit pays for these CPUs.
 type PaidCPUs struct {
 	CPUs         int    // whole CPUs; a fraction of a CPU does not count
 	Milli        int64  // the request or limit in milli-CPUs
 	DeterminedBy string // "limit" or "request"; "" if the runtime reported no request
 }
 
-// Known reports whether a request or limit determines the number. A limit alone does so only in a Guaranteed pod.
+// Known reports whether a request or limit determines the number. A limit without a request determines it only in a
+// Guaranteed pod.
 func (s PaidCPUs) Known() bool { return s.DeterminedBy != "" }
 
-// String describes the request or limit for users, such as "request of 0.5, which pays for 0".
+// String describes the request or limit for users, such as "request of 0.5, rounded down to 0".
 func (s PaidCPUs) String() string {
 	text := s.DeterminedBy + " of " + FormatMilli(s.Milli)
 	if s.Milli%milliOfCPU != 0 {
-		text += fmt.Sprintf(", which pays for %d", s.CPUs)
+		text += fmt.Sprintf(", rounded down to %d", s.CPUs)
 	}
 	return text
 }
@@ -90,20 +91,20 @@ func FormatMilli(milli int64) string {
 
 const milliOfCPU = 1000
 
-// The CPU shares that the kubelet sets. It sets noShares for no request, and maxShares for requests of
-// 256 CPUs or more.
+// The CPU shares that the kubelet sets. It sets noShares for a container without a CPU request, and maxShares for
+// requests of 256 CPUs or more.
 const (
 	sharesOfCPU = 1024
 	noShares    = 2
 	maxShares   = 262144
 )
 
-// CountPaidCPUs returns how many CPUs a pod or container may own: whole CPUs up to its request, and up
-// to its limit if it has one. The scheduler reserved the request on the node.
+// CountPaidCPUs returns how many CPUs a pod or container may own. The number is the CPU request, which the scheduler
+// reserved on the node, or the CPU limit if the limit is smaller. It is rounded down to whole CPUs.
 //
-// A limit without a request does not count, because the author of a pod may choose any limit. In a
-// Guaranteed pod the request equals the limit. So there the limit replaces a request that is missing or too
-// large for CPU shares.
+// A limit without a request does not count, because the author of a pod may choose any limit. A Guaranteed pod is an
+// exception, because its request equals its limit: the limit replaces a request that is missing or too large for CPU
+// shares.
 func CountPaidCPUs(r *lifecycle.Resources, qos QoS) PaidCPUs {
 	if r == nil {
 		return PaidCPUs{}
@@ -118,30 +119,30 @@ func CountPaidCPUs(r *lifecycle.Resources, qos QoS) PaidCPUs {
 	case shares == 0:
 		return PaidCPUs{}
 	}
-	request := SharesMilli(shares)
+	request := MilliFromShares(shares)
 	if limit > 0 && limit <= request {
 		return limited
 	}
 	return PaidCPUs{DeterminedBy: "request", Milli: request, CPUs: int(request / milliOfCPU)}
 }
 
-// SharesMilli returns the CPU request from which the kubelet computed the shares, in milli-CPUs. The
-// result is exact, because different requests above 2 have different shares. For the largest shares, it
-// is the smallest request that has them.
-func SharesMilli(shares uint64) int64 {
+// MilliFromShares returns the CPU request from which the kubelet computed the shares, in milli-CPUs. The result is exact,
+// because different requests above 2 milli-CPUs have different shares. For maxShares, the result is the smallest
+// request that has these shares.
+func MilliFromShares(shares uint64) int64 {
 	if shares <= noShares {
 		return 0
 	}
 	return int64((min(shares, maxShares)*milliOfCPU + sharesOfCPU - 1) / sharesOfCPU)
 }
 
-// MilliShares returns the shares that the kubelet computes from a CPU request.
-func MilliShares(milli int64) uint64 {
+// SharesFromMilli returns the shares that the kubelet computes from a CPU request.
+func SharesFromMilli(milli int64) uint64 {
 	return uint64(max(noShares, min(milli*sharesOfCPU/milliOfCPU, maxShares)))
 }
 
-// LimitMilli returns the CPU limit for a quota in milli-CPUs; 0 for none. The result is exact, because
-// different limits have different quotas.
+// LimitMilli returns the CPU limit from which the kubelet computed the quota, in milli-CPUs; 0 for no limit. The result
+// is exact, because different limits have different quotas.
 func LimitMilli(cpu *lifecycle.CPU) int64 {
 	quota, period := cpu.Quota.V, int64(defaultPeriod)
 	if p := cpu.Period.V; p > 0 && p <= 1e6 { // the kernel's longest period is 1 s

@@ -64,9 +64,9 @@ func TestDueIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var sum, parts int64
 		for _, milli := range rapid.SliceOfN(rapid.Int64Range(3, 20000), 1, 12).Draw(t, "requests") {
-			sum, parts = sum+milli, parts+SharesMilli(kubeletShares(milli))
-			if MilliShares(milli) != kubeletShares(milli) {
-				t.Fatalf("%d thousandths are %d shares, want %d", milli, MilliShares(milli), kubeletShares(milli))
+			sum, parts = sum+milli, parts+MilliFromShares(kubeletShares(milli))
+			if SharesFromMilli(milli) != kubeletShares(milli) {
+				t.Fatalf("%d thousandths are %d shares, want %d", milli, SharesFromMilli(milli), kubeletShares(milli))
 			}
 		}
 		if sum != parts {
@@ -102,9 +102,9 @@ func TestCPUs(t *testing.T) {
 		{name: "more than the container's", n: 3, container: two, want: "the container's CPU limit of 2"},
 		{name: "nothing reported", n: 1, want: "neither"},
 		{name: "a request of nothing", n: 1, pod: resources(2, 0, 0), container: two, want: "1 CPUs are more than the pod's CPU request of 0"},
-		{name: "a hundredth of a CPU", n: 1, pod: resources(10, -1, 0), want: "1 CPUs are more than the pod's CPU request of 0.01, which pays for 0"},
-		{name: "one and a half", n: 2, pod: resources(1536, 400000, 100000), want: "2 CPUs are more than the pod's CPU request of 1.5, which pays for 1"},
-		{name: "a limit below the request's", n: 2, pod: resources(4096, 190000, 100000), want: "2 CPUs are more than the pod's CPU limit of 1.9, which pays for 1"},
+		{name: "a hundredth of a CPU", n: 1, pod: resources(10, -1, 0), want: "1 CPUs are more than the pod's CPU request of 0.01, rounded down to 0"},
+		{name: "one and a half", n: 2, pod: resources(1536, 400000, 100000), want: "2 CPUs are more than the pod's CPU request of 1.5, rounded down to 1"},
+		{name: "a limit below the request's", n: 2, pod: resources(4096, 190000, 100000), want: "2 CPUs are more than the pod's CPU limit of 1.9, rounded down to 1"},
 		{name: "a limit, and no request reported", n: 1, container: resources(0, 200000, 100000), want: "a CPU limit and no CPU request"},
 		{name: "allowed", rules: rule(Allow, 0), n: 99},
 		{name: "refused", rules: rule(Refuse, 0), n: 1, pod: four, want: "may not ask for it (authorization: rule 1)"},

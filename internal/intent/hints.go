@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// HintKinds are the kinds of devices that influence where a container is placed: devices that the
-// PodResources API reports, and all other devices.
+// HintKinds are the kinds of devices near which the agent places a container: devices that the kubelet's PodResources
+// API reports, and all other devices.
 type HintKinds struct{ PodResources, Devices bool }
 
 // HintPaths is a list of devices by their paths.
@@ -18,18 +18,18 @@ type HintPaths struct {
 	Paths []string
 }
 
-// Contains reports whether a path matches one of the patterns or prefixes.
-func (h HintPaths) Contains(of string) bool {
+// Contains reports whether the path of a device matches one of the patterns or prefixes.
+func (h HintPaths) Contains(device string) bool {
 	return slices.ContainsFunc(h.Paths, func(p string) bool {
 		if h.Glob {
-			is, err := path.Match(p, of)
+			is, err := path.Match(p, device)
 			return is && err == nil
 		}
-		return strings.HasPrefix(of, p)
+		return strings.HasPrefix(device, p)
 	})
 }
 
-// hintKinds reads the kinds of devices that influence placement: "true", "false", or a list.
+// hintKinds reads the kinds of devices near which the agent places a container: "true", "false", or a list.
 func (t *podTexts) hintKinds(key string) (kinds HintKinds, err error) {
 	text, err := t.required(key)
 	if err != nil {
@@ -52,7 +52,7 @@ func (t *podTexts) hintKinds(key string) (kinds HintKinds, err error) {
 	return kinds, nil
 }
 
-// maxHintPaths limits the paths of a list. maxHintPath limits a path, in bytes.
+// maxHintPaths limits the number of paths in a list. maxHintPath limits the length of a path, in bytes.
 const maxHintPaths, maxHintPath = 32, 256
 
 // hintPaths reads a list of paths.
@@ -72,7 +72,7 @@ func (t *podTexts) hintPaths(key string) (list HintPaths, err error) {
 	}
 	for _, p := range raw.Paths {
 		if _, err := path.Match(p, ""); raw.Type == "glob" && err != nil {
-			return list, fmt.Errorf("%s is a pattern with a [ without ]", Printable(p))
+			return list, fmt.Errorf("%s is not a valid pattern, for example because a [ has no ]", Printable(p))
 		}
 		if len(p) > maxHintPath {
 			return list, fmt.Errorf("has a path longer than %d bytes", maxHintPath)

@@ -11,12 +11,12 @@ import (
 type Hugepages struct {
 	// Limits are the limits in bytes, by container and by page size, such as "2MB".
 	Limits map[string]map[string]int64
-	// CappedBy names the authorization rule that does not allow limits above the runtime's request for
-	// the container; "" for none.
+	// CappedBy names the authorization rule that forbids limits above those that the kubelet requests for the container
+	// from the runtime; "" if no rule forbids them.
 	CappedBy string
 }
 
-// hugepagesPrefix begins the names of Kubernetes' huge page resources.
+// hugepagesPrefix is the prefix of the names of Kubernetes' huge page resources.
 const hugepagesPrefix = "hugepages-"
 
 func readHugepages(t *podTexts, out *Pod) {
@@ -88,6 +88,8 @@ func HugepageName(bytes uint64) string {
 	return hugepagesPrefix + strconv.FormatUint(bytes/uint64(pageUnits[at].bytes), 10) + pageUnits[at].suffix //nolint:gosec // the same
 }
 
+// pageUnit is a unit of page sizes: its suffix in Kubernetes' resource names (Mi), its name in the names of cgroup
+// files (MB), and its number of bytes.
 type pageUnit struct {
 	suffix, name string
 	bytes        int64

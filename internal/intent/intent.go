@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Class is the quality of service class; every dialect maps its own classes to it.
+// Class is a quality of service class of Trimtab. Every dialect maps its own classes to these classes.
 type Class int
 
 // The classes. None is the class of a pod without a class in any dialect.
@@ -27,7 +27,8 @@ func (c Class) String() string {
 	return [...]string{"none", "system", "dedicated", "shared", "reclaimed"}[c]
 }
 
-// QoS is the Kubernetes QoS class, from the pod's cgroup parent, or from its spec if it has no cgroup parent.
+// QoS is the Kubernetes QoS class of a pod. The agent reads it from the pod's cgroup parent, or from the pod's spec if
+// the pod has no cgroup parent.
 type QoS int
 
 // The Kubernetes QoS classes.
@@ -40,15 +41,15 @@ const (
 	UnknownQoS
 )
 
-// String returns the name in Kubernetes.
+// String returns the name of the class in Kubernetes.
 func (q QoS) String() string {
 	return [...]string{"Guaranteed", "Burstable", "BestEffort", "unknown"}[q]
 }
 
-// Sourced is a value with its source: the key of a label or annotation, or the name of a resource claim.
+// Sourced is a value with its source.
 type Sourced[T any] struct {
 	V   T
-	Key string // "" if no key has set it
+	Key string // the key of a label or annotation, or the name of a resource claim; "" if the value is not set
 }
 
 // IsSet reports whether a source has set the value.
@@ -60,35 +61,35 @@ type Batch struct {
 	RequestCPU  int64
 	LimitCPU    int64
 	LimitMemory int64
-	// From is the source of the pod's spec if the request is from the spec; "" if it is from the annotation.
+	// From is the source of the pod's spec if the spec has the request; "" if an annotation has it.
 	From lifecycle.Source
 }
 
 // GPU are the GPUs that a scheduler allocated.
 type GPU struct {
 	Minors []int // device minors, in the scheduler's order
-	// UUIDs are the UUIDs of the same devices, "" for a device without a UUID; empty if no
-	// device has one.
+	// UUIDs are the UUIDs of the same devices, "" for a device without a UUID. The list is empty if no device has a
+	// UUID.
 	UUIDs []string
-	Share *GPUShare
-	// NodesRefusedBy names the authorization rule that refuses the device nodes. The container still gets
-	// the environment variables.
+	Share *GPUShare // nil if the pod gets whole GPUs
+	// NodesRefusedBy names the authorization rule that refuses the device nodes of the GPUs; "" if no rule does. The
+	// container then still gets the environment variables.
 	NodesRefusedBy string
 }
 
-// GPUShare is a part of a GPU that HAMi-core limits.
+// GPUShare is the part of a GPU that a pod may use. The library HAMi-core enforces it.
 type GPUShare struct {
 	Memory int64 // bytes
 	Core   int64 // percent of the multiprocessors; 0 for no limit
 }
 
-// NUMABinding is a pod's request for NUMA nodes. The zero value binds its CPUs and memory to the
+// NUMABinding is a pod's request for NUMA nodes. The zero value binds the pod's CPUs and memory to the
 // same nodes, as few as possible.
 type NUMABinding struct {
-	// Exclusive gives the pod whole nodes, with all their free CPUs and memory.
+	// Exclusive gives the pod whole nodes, with all CPUs and memory that are free on them.
 	Exclusive bool
-	// Count is the exact number of nodes; 0 for as few as possible. IDs are the exact nodes;
-	// empty for any.
+	// Count is the exact number of nodes; 0 for as few as possible. IDs are the ids of the requested nodes;
+	// empty for any nodes.
 	Count int
 	IDs   []int
 	// Even takes the same number of CPUs from each node.
@@ -97,7 +98,7 @@ type NUMABinding struct {
 	WholeCores bool
 	// BySocket uses no more sockets than the CPUs need.
 	BySocket bool
-	// ExcludeOthers keeps pods of other classes and pools off the nodes.
+	// ExcludeOthers means that pods of other classes and pools must not run on the nodes.
 	ExcludeOthers bool
 }
 
@@ -124,11 +125,11 @@ func (b NUMABinding) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Pod is the intent of a pod: all requests of its labels, annotations and resource claims.
+// Pod is the intent of a pod: all requests that its labels, annotations and resource claims make.
 type Pod struct {
-	Class Sourced[Class]
-	Name  string // the name of the class in the dialect, for example LSR
-	QoS   QoS
+	Class     Sourced[Class]
+	ClassName string // the name of the class in the dialect, for example LSR
+	QoS       QoS
 	// CPUs are the CPU numbers that a scheduler assigned to the pod.
 	CPUs Sourced[[]int]
 	// Nodes are the NUMA nodes that a scheduler chose for the pod's CPUs.
@@ -136,7 +137,7 @@ type Pod struct {
 	// Pool is the name of the shared or system pool that the pod requests; "" for
 	// none.
 	Pool Sourced[string]
-	// NUMA binds the pod's CPUs and memory to NUMA nodes.
+	// NUMA binds the pod's CPUs and memory to NUMA nodes. Cores says how the pod's CPUs are spread over cores.
 	NUMA  Sourced[NUMABinding]
 	Cores Sourced[CoreUse]
 	// CoreKind is the kind of cores that the pod prefers for CPUs that it owns. PrefersIsolatedCPUs reports
@@ -169,7 +170,8 @@ type Pod struct {
 	Preemptable Sourced[bool]
 	// ProtectionRefusedBy names the rule that refuses memory protection to the pod; "" if no rule does.
 	ProtectionRefusedBy string
-	// HooksRefusedBy names the rule that refuses OCI hooks whose condition is an annotation; "" if no rule does.
+	// HooksRefusedBy names the rule that refuses OCI hooks that the node runs because of an annotation; "" if no rule
+	// does.
 	HooksRefusedBy string
 	// PluginValuesRefusedBy names the rule that refuses variables, annotations, mounts and devices of resource
 	// plugins; "" if no rule does.
@@ -177,50 +179,50 @@ type Pod struct {
 	// Burst is the CPU time in µs that a container may use above its quota in one period, if it
 	// used less than its quota in earlier periods.
 	Burst Sourced[int64]
-	// CacheLevel is one of CacheLevels.
+	// CacheLevel is the name of a level of cache and memory bandwidth, such as "low"; CacheLevels has all levels.
 	CacheLevel Sourced[string]
-	// CPUEnv are environment variables with the CPUs of containers.
+	// CPUEnv are environment variables that tell containers their CPUs.
 	CPUEnv Sourced[CPUVariables]
 	// Ulimits, IOPriority, Scheduler and MemPolicy are the process limits, the I/O priority, the
 	// scheduling policy and the memory policy that containers start with. Sysctls are kernel
-	// parameters of their namespaces.
+	// parameters of the containers' namespaces.
 	Ulimits    Sourced[PerContainer[[]lifecycle.Rlimit]]
 	IOPriority Sourced[PerContainer[lifecycle.IOPriority]]
 	Scheduler  Sourced[PerContainer[lifecycle.Scheduler]]
 	MemPolicy  Sourced[PerContainer[lifecycle.MemoryPolicy]]
 	Sysctls    Sourced[PerContainer[map[string]string]]
 	// DeviceNodes are devices of the host by their numbers. Mounts are files and directories of the
-	// host. CDIDevices are qualified names. NetDevices are interfaces of the host that move into
-	// containers.
+	// host. CDIDevices are qualified names of CDI devices. NetDevices are network interfaces that
+	// move from the host into containers.
 	DeviceNodes Sourced[PerContainer[[]lifecycle.Device]]
 	Mounts      Sourced[PerContainer[[]HostMount]]
 	CDIDevices  Sourced[PerContainer[[]string]]
 	NetDevices  Sourced[PerContainer[[]NetDevice]]
 	// ExclusiveDevices are CDI devices that no other container may have.
 	ExclusiveDevices Sourced[PerContainer[[]DeviceRequest]]
-	// PodInterfaces are interfaces of the host that move into the pod with the first of its
-	// containers.
+	// PodInterfaces are network interfaces that move from the host into the pod when the pod's first
+	// container is created.
 	PodInterfaces Sourced[[]NetDevice]
-	// WritableCgroups lets containers write their own cgroups. ClosID, Schemata and
+	// WritableCgroups lets containers write to their own cgroups. ClosID, Schemata and
 	// Monitoring are the members of intelRdt in the OCI spec.
 	WritableCgroups Sourced[PerContainer[bool]]
 	ClosID          Sourced[PerContainer[string]]
 	Schemata        Sourced[PerContainer[[]string]]
 	Monitoring      Sourced[PerContainer[bool]]
-	// Balloon is the name of the type of a container's balloon. HideThreads lets the container run on
-	// one thread of each core of the balloon, or on all threads. PreserveCPU and PreserveMemory keep
-	// the CPUs and memory nodes that the runtime requested. MemoryKinds are the kinds of memory nodes
+	// Balloon is the name of the type of a container's balloon. HideThreads is true if the container may run on only
+	// one thread of each core of the balloon, and false if it may run on all threads. PreserveCPU and PreserveMemory
+	// keep the CPUs and memory nodes that the request to the runtime has. MemoryKinds are the kinds of memory nodes
 	// that a container requests.
 	Balloon                     Sourced[PerContainer[string]]
 	HideThreads                 Sourced[PerContainer[bool]]
 	PreserveCPU, PreserveMemory Sourced[PerContainer[bool]]
 	MemoryKinds                 Sourced[PerContainer[[]topology.MemoryKind]]
-	// ColdStart is the number of seconds after its start for which a container has only slow memory.
+	// ColdStart is the number of seconds for which a container has only slow memory after it started.
 	ColdStart Sourced[PerContainer[int]]
 	// SchedulingClass is a container's scheduling class, by name.
 	SchedulingClass Sourced[PerContainer[string]]
-	// MemoryRequest is a NUMA memory policy that is named by class, or whose nodes depend on the container.
-	// MemPolicy has priority over it.
+	// MemoryRequest requests a NUMA memory policy: by the name of a class, or as a policy whose nodes may depend on the
+	// container. MemPolicy has priority over MemoryRequest.
 	MemoryRequest Sourced[PerContainer[MemoryRequest]]
 	// MemoryClass is a container's memory class, by name. MemoryHigh and SwapMax are the values of memory.high
 	// and memory.swap.max.
@@ -232,17 +234,18 @@ type Pod struct {
 	// HintKinds, HintDeny and HintAllow select, by kind and by path, the devices near which a container is placed.
 	HintKinds           Sourced[PerContainer[HintKinds]]
 	HintDeny, HintAllow Sourced[PerContainer[HintPaths]]
-	// RequireIsolated refuses a container that would own CPUs that are not isolated (isolcpus).
+	// RequireIsolated means that a container which owns CPUs must own isolated CPUs (isolcpus). The agent refuses the
+	// container if there are not enough of them.
 	RequireIsolated Sourced[PerContainer[bool]]
 	// UnlimitedLevel is the part of the node for a Burstable container without a CPU limit, one of UnlimitedLevels.
-	// Affinity and AntiAffinity are by container name.
+	// Affinity and AntiAffinity have the affinities of each container, by its name.
 	UnlimitedLevel         Sourced[PerContainer[string]]
 	Affinity, AntiAffinity Sourced[map[string][]Affinity]
-	// OnlyGrantedRule names the authorization rule by which containers get the GPUs (as device nodes or CDI
-	// devices) and RDMA devices of the pod only if Kubernetes granted them; "" if no such rule applies.
+	// OnlyGrantedRule names the authorization rule that gives a container only GPUs (as device nodes or CDI devices)
+	// and RDMA devices that Kubernetes granted to it; "" if no such rule applies.
 	OnlyGrantedRule string
-	// LibraryGrantedRule names the authorization rule by which a container gets HAMi-core only if Kubernetes
-	// granted the GPU to it, or if it gets the device of the GPU; "" if no such rule applies.
+	// LibraryGrantedRule names the authorization rule that gives a container HAMi-core only in two cases: Kubernetes
+	// granted the GPU to it, or it gets the device of the GPU. The name is "" if no such rule applies.
 	LibraryGrantedRule string
 	Problems           []lifecycle.Problem
 	// problems collects the problems while Read reads the pod.
@@ -258,10 +261,10 @@ func (p *Pod) Malformed() []lifecycle.Problem {
 // annotations of pods.
 type dialect struct {
 	name  string
-	title string // the heading of its keys in docs/keys.md; "" if it has no keys
+	title string // the heading of the system's keys in docs/keys.md; "" if the system has no keys
 	// read reads the system's labels and annotations into an intent; nil if no key is read.
 	read func(*podTexts, *lifecycle.PodSpec, *Pod)
-	keys func() []Key // nil for none
+	keys func() []Key // nil if the system has no keys
 }
 
 // dialects lists all dialects, the most trusted first. A new dialect needs one file, and one line here.
@@ -288,7 +291,7 @@ func Dialects() []string {
 	return names
 }
 
-// KeySystems returns the systems that have keys, with their titles.
+// KeySystems returns the name and the title of each system that has keys.
 func KeySystems() [][2]string {
 	var all [][2]string
 	for _, d := range dialects() {
@@ -299,9 +302,9 @@ func KeySystems() [][2]string {
 	return all
 }
 
-// Read reads a pod in the dialects of order, the most trusted first. An earlier dialect has priority. If
-// a later dialect disagrees, Read reports that. spec is the pod's spec, or nil if no source has it. Read
-// assumes that the node serves every request.
+// Read reads a pod in several dialects, in the given order: the most trusted dialect first. An earlier dialect has
+// priority, and Read reports a later dialect that disagrees. The parameter spec is nil if the pod's spec is not known.
+// Read assumes that the node serves every request.
 func Read(pod *lifecycle.Pod, spec *lifecycle.PodSpec, order []string) *Pod {
 	return (*ServingSettings)(nil).Read(pod, spec, order)
 }
@@ -346,13 +349,13 @@ func (p *Pod) merge(o *Pod) {
 	switch {
 	case !o.Class.IsSet():
 	case !p.Class.IsSet():
-		p.Class, p.Name = o.Class, o.Name
+		p.Class, p.ClassName = o.Class, o.ClassName
 	case p.Class.V != o.Class.V:
 		p.problems.Add(lifecycle.Problem{
-			Key: o.Class.Key, Value: o.Name,
+			Key: o.Class.Key, Value: o.ClassName,
 			Reason: fmt.Sprintf("disagrees with %s, which is %s and has priority", p.Class.Key, p.Class.V),
 		})
-		o.Preemptable = Sourced[bool]{} // the key of the class sets it, too, and the problem above reports that key
+		o.Preemptable = Sourced[bool]{} // the key of o.Class also set Preemptable, and the problem above reports this key
 	}
 	setIfUnset(&p.Cores, o.Cores)
 	for _, r := range requests {

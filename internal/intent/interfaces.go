@@ -37,8 +37,8 @@ func (t *podTexts) netDevices(key string) ([]NetDevice, error) {
 	return checkedInterfaces(len(list), func(i int) NetDevice { return NetDevice{Host: list[i].Host, Name: list[i].Name} })
 }
 
-// podInterfaces reads network interfaces of the host that move into the pod. It accepts address, prefix
-// and mtu, but nothing applies them, as in NRI's plugin network-device-injector.
+// podInterfaces reads network interfaces of the host that move into the pod. It accepts the members address, prefix and
+// mtu, but the agent ignores them, like NRI's plugin network-device-injector.
 func (t *podTexts) podInterfaces(key string) ([]NetDevice, error) {
 	var list []struct {
 		Host    string `json:"name"`
@@ -57,7 +57,7 @@ func (t *podTexts) podInterfaces(key string) ([]NetDevice, error) {
 // list is malformed.
 func checkedInterfaces(n int, at func(i int) NetDevice) ([]NetDevice, error) {
 	if n > maxInjected {
-		return nil, fmt.Errorf("more than %d interfaces", maxInjected)
+		return nil, fmt.Errorf("has more than %d interfaces", maxInjected)
 	}
 	var out []NetDevice
 	for i := range n {
@@ -79,7 +79,7 @@ func checkedInterfaces(n int, at func(i int) NetDevice) ([]NetDevice, error) {
 }
 
 // isInterfaceName reports whether a text can name a network interface. It accepts fewer characters than the kernel
-// (Linux, net/core/dev.c, dev_valid_name), and no "-" at the start, which means a removal in NRI.
+// (Linux, net/core/dev.c, dev_valid_name). It refuses a "-" at the start, because in NRI such a name means a removal.
 func isInterfaceName(s string) bool {
 	return s != "" && len(s) <= 15 && s != "." && s != ".." && s[0] != '-' && strings.Trim(s, asciiAlphanumerics+"-_.") == ""
 }

@@ -26,9 +26,9 @@ var katalystClasses = map[string]Class{
 	"dedicated_cores": Dedicated, "shared_cores": Shared, "reclaimed_cores": Reclaimed, "system_cores": System,
 }
 
-// readKatalyst reads the QoS level and the enhancements. If two enhancements contradict each other, the
-// one with more isolation has priority, and readKatalyst reports the other. The order of keys does not
-// matter.
+// readKatalyst reads the QoS level and the enhancements, which are the members of Katalyst's JSON annotations. If two
+// enhancements contradict each other, the enhancement with more isolation has priority, and readKatalyst reports the
+// other one. The order of the keys does not matter.
 func readKatalyst(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	k := katalystReader{pod: out, values: map[string]string{}, sourceKeys: map[string]string{}}
 	for _, object := range []string{KatalystCPU, KatalystMemory, KatalystNetwork} {
@@ -46,7 +46,7 @@ func readKatalyst(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	k.reportUnserved()
 }
 
-// katalystReader reads a pod's enhancements. It first merges those of all JSON objects, like Katalyst.
+// katalystReader reads a pod's enhancements. It first merges the enhancements of all JSON objects, like Katalyst.
 type katalystReader struct {
 	pod        *Pod
 	values     map[string]string
@@ -54,19 +54,19 @@ type katalystReader struct {
 	used       []string          // the enhancements that were read
 }
 
-// addObject adds the enhancements of one JSON object. All values must be strings, because Katalyst ignores
-// an object with another value.
-func (k *katalystReader) addObject(t *podTexts, object string) {
-	var said map[string]string
-	if !t.decode(object, &said, k.pod) {
+// addObject adds the enhancements of the annotation with one JSON object. All values must be strings, because Katalyst
+// ignores an object that has a value of another type.
+func (k *katalystReader) addObject(t *podTexts, annotation string) {
+	var members map[string]string
+	if !t.decode(annotation, &members, k.pod) {
 		return
 	}
-	for _, key := range sortedKeys(said) {
-		k.add(key, said[key], object)
+	for _, key := range sortedKeys(members) {
+		k.add(key, members[key], annotation)
 	}
 }
 
-// addAnnotations adds enhancements that have their own annotation.
+// addAnnotations adds the enhancements that have their own annotations.
 func (k *katalystReader) addAnnotations(t *podTexts, keys ...string) {
 	for _, key := range keys {
 		if text := t.annotation(key); text != "" {
@@ -86,23 +86,24 @@ func (k *katalystReader) add(key, value, from string) {
 	k.values[key], k.sourceKeys[key] = value, from
 }
 
-// value returns an enhancement and the annotation that it came from.
+// value returns an enhancement and the annotation that has it. It also notes that the enhancement was read.
 func (k *katalystReader) value(key string) (value, from string) {
 	k.used = append(k.used, key)
 	return k.values[key], k.sourceKeys[key]
 }
 
-// boolean reads an enhancement that is "true" or "false". absent is the value of a missing enhancement.
-func (k *katalystReader) boolean(key string, absent bool) (yes bool, from string) {
+// boolean reads an enhancement that is "true" or "false". It returns defaultValue if the enhancement is missing or
+// malformed. The result from is the annotation of the enhancement.
+func (k *katalystReader) boolean(key string, defaultValue bool) (yes bool, from string) {
 	value, from := k.value(key)
 	switch {
 	case from == "":
-		return absent, ""
+		return defaultValue, ""
 	case value == "true" || value == "false":
 		return value == "true", from
 	}
 	k.pod.reportMalformed(from, value, `%s: want the string "true" or "false"`, key)
-	return absent, ""
+	return defaultValue, ""
 }
 
 func (k *katalystReader) parseNodes(from, text string) []int {
@@ -118,16 +119,16 @@ func (k *katalystReader) readClass(t *podTexts) {
 	class, known := katalystClasses[name]
 	switch {
 	case known:
-		k.pod.Class, k.pod.Name = Sourced[Class]{class, KatalystQoSLevel}, name
+		k.pod.Class, k.pod.ClassName = Sourced[Class]{class, KatalystQoSLevel}, name
 	case name != "":
-		k.pod.reportMalformed(KatalystQoSLevel, name, "not a QoS level: dedicated_cores, shared_cores, reclaimed_cores or system_cores")
-	case len(k.values) > 0: // a pod with enhancements has the default level
+		k.pod.reportMalformed(KatalystQoSLevel, name, "not a QoS level: want dedicated_cores, shared_cores, reclaimed_cores or system_cores")
+	case len(k.values) > 0: // a pod with enhancements and without a QoS level gets the default level
 		first := slices.Min(sortedKeys(k.values))
-		k.pod.Class, k.pod.Name = Sourced[Class]{Shared, k.sourceKeys[first]}, "shared_cores"
+		k.pod.Class, k.pod.ClassName = Sourced[Class]{Shared, k.sourceKeys[first]}, "shared_cores"
 	}
 }
 
-// katalystPools are the names of pools that no shared pod may name, because the agent makes these pools.
+// katalystPools are the names of pools that no pod of class shared may request, because the agent makes these pools.
 var katalystPools = []string{"reclaim", "dedicated", "reserve", "interrupt", "fallback"}
 
 func (k *katalystReader) readPool() {
@@ -138,7 +139,7 @@ func (k *katalystReader) readPool() {
 	case class != Shared && class != System:
 		k.pod.reportMalformed(from, name, "cpuset_pool: only pods of shared_cores and system_cores can name their pool")
 	case !isPoolName(name):
-		k.pod.reportMalformed(from, name, "cpuset_pool: not a name of up to %d letters, digits, dots, dashes and underscores", maxPoolName)
+		k.pod.reportMalformed(from, name, "cpuset_pool: not the name of a pool: want up to %d letters, digits, dots, dashes and underscores", maxPoolName)
 	case class == Shared && slices.Contains(katalystPools, name):
 		k.pod.reportRefused(from, name, "cpuset_pool: the agent uses a pool of this name itself; use another name")
 	default:

@@ -106,7 +106,7 @@ func TestEnhancements(t *testing.T) {
 		{name: "pool of a dedicated pod", level: dedicated, cpu: `{"cpuset_pool":"batch"}`, problems: []string{"only pods of shared_cores and system_cores"}},
 		{name: "pool of a reclaimed pod", level: reclaimed, cpu: `{"cpuset_pool":"batch"}`, problems: []string{"only pods of shared_cores and system_cores"}},
 		{name: "pool without a name", level: shared, cpu: `{"cpuset_pool":""}`},
-		{name: "pool named with a space", level: shared, cpu: `{"cpuset_pool":"a b"}`, problems: []string{"not a name"}},
+		{name: "pool named with a space", level: shared, cpu: `{"cpuset_pool":"a b"}`, problems: []string{"not the name of a pool"}},
 		{name: "pool of the default level", cpu: `{"cpuset_pool":"batch"}`, pool: "batch"},
 
 		{name: "what nothing acts on", level: shared, memory: `{"rss_overuse_threshold":"1.2","oom_priority":"5"}`, problems: []string{"oom_priority is not supported", "rss_overuse_threshold is not supported"}},

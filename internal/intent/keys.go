@@ -1,6 +1,6 @@
 package intent
 
-// Handling describes whether the agent reads a key.
+// Handling says whether the agent reads a key.
 type Handling int
 
 // The ways to handle a key. A key that is not supported is a request that this agent does not serve, and
@@ -25,7 +25,7 @@ const (
 	EditFixed             // the edit has no effect, because the value at the pod's creation applies
 )
 
-// String returns the effect as docs/keys.md names it.
+// String describes the effect in a few words.
 func (e Edit) String() string {
 	return [...]string{"", "at once", "containers created after it", "no, fixed when the pod is created"}[e]
 }
@@ -51,12 +51,12 @@ func (l Location) isPodKey() bool {
 
 // Key is one label, annotation or resource name of a system, and what the agent does with it.
 type Key struct {
-	System string
+	System string // the name of the dialect, such as koordinator
 	// Name is the key as it is written. A scoped key also has the forms NAME/pod,
 	// NAME/container.X and, in older plugins, NAME/X.
 	Name   string
 	Scoped bool
-	// Field is a member of the JSON object that is the value; "" for the whole value.
+	// Field is a member of the JSON object in the value of the key; "" if the Key describes the whole value.
 	Field    string
 	Location Location
 	Handling Handling

@@ -29,22 +29,22 @@ func katalystKeys() []Key {
 	}{
 		{PodAnnotation, KeyUnsupported, "the agent does not give such devices to containers", []string{katalystPrefix + "nic_selection_result", katalystPrefix + "gpu_selection_result", katalystPrefix + "sriov_vf_result"}},
 		{PodAnnotation, KeyUnsupported, "this agent sets no net_cls class", []string{katalystPrefix + "net_class_id"}},
-		{PodAnnotation, KeyUnsupported, "the CPU weight follows the request", []string{katalystPrefix + "cpu_weight_demand_cores", katalystPrefix + "cpu_weight_burst_ratio"}},
+		{PodAnnotation, KeyUnsupported, "the CPU request of the pod determines the CPU weight", []string{katalystPrefix + "cpu_weight_demand_cores", katalystPrefix + "cpu_weight_burst_ratio"}},
 		{PodAnnotation, KeyUnsupported, "the agent does not read resource packages", []string{katalystPrefix + "resource_pool", katalystPrefix + "resource_package"}},
-		{PodAnnotation, KeyUnsupported, "the agent uses the resizes of Kubernetes", []string{
+		{PodAnnotation, KeyUnsupported, "the agent supports the in-place resize of Kubernetes instead", []string{
 			"pod.kubernetes.io/resizeResources", "pod.kubernetes.io/resizePolicy", "pod.kubernetes.io/inplace-update-resizing", "pod.kubernetes.io/pod-aggregated-requests",
 		}},
 		{PodLabel, KeyIgnored, "Katalyst passes it on to its plugins", []string{katalystPrefix + "pod_role"}},
 		{PodAnnotation, KeyIgnored, "Katalyst passes it on to its plugins", []string{katalystPrefix + "pod_type"}},
 		{PodAnnotation, KeyIgnored, evictionReason, []string{katalystPrefix + "pod_soft_evict_notify", katalystPrefix + "pod_evict_score"}},
 		{PodAnnotation, KeyIgnored, "a switch of Katalyst's own kubelet", []string{katalystPrefix + "skip_qrm_admit"}},
-		{PodAnnotation, KeyIgnored, "placement and hooks do not use it; requests to resource plugins mark the main container by it", []string{"kubernetes.io/main-container-name"}},
-		{PodAnnotation, KeyIgnored, "an option of the runtime, which reads it itself", []string{"rdt.resources.beta.kubernetes.io/pod", "rdt.resources.beta.kubernetes.io/need-mon-groups"}},
+		{PodAnnotation, KeyIgnored, "placement and hooks do not use it; it only tells resource plugins which container is the main container", []string{"kubernetes.io/main-container-name"}},
+		{PodAnnotation, KeyIgnored, "an option for the runtime, not for the agent", []string{"rdt.resources.beta.kubernetes.io/pod", "rdt.resources.beta.kubernetes.io/need-mon-groups"}},
 		{QRMAnnotation, KeyIgnored, "part of the protocol between Katalyst's kubelet and its plugins", []string{
 			katalystPrefix + "resource_identifier", katalystPrefix + "netns_name",
 			"qrm.katalyst.kubewharf.io/quantity-from-qrm-declaration", "qrm.katalyst.kubewharf.io/resource-reallocation",
 		}},
-		{ResourceName, KeyIgnored, "batch pods of Katalyst get the reclaimed pool by their class; this key sets no quota or weight", []string{
+		{ResourceName, KeyIgnored, "Katalyst's batch pods get the reclaimed pool because of their QoS level; this key sets no quota or weight", []string{
 			"resource.katalyst.kubewharf.io/reclaimed_millicpu", "resource.katalyst.kubewharf.io/reclaimed_memory",
 		}},
 		{ResourceName, KeyIgnored, devicePluginReason, []string{
@@ -59,16 +59,20 @@ func katalystKeys() []Key {
 	return slices.Clip(keys)
 }
 
-// enhancement is an enhancement of Katalyst that the agent does not serve. object is the annotation, key the member of
-// its JSON object.
-type enhancement struct{ object, key, reason string }
+// enhancement is an enhancement of Katalyst that the agent does not serve: a member of the JSON object in an
+// annotation.
+type enhancement struct {
+	object string // the annotation
+	key    string // the name of the member
+	reason string // why the agent does not serve the enhancement
+}
 
 // unservedEnhancements lists the enhancements that the agent knows but does not serve.
 func unservedEnhancements() []enhancement {
 	return []enhancement{
-		{KatalystMemory, "rss_overuse_threshold", "this agent evicts no pod for its usage"},
+		{KatalystMemory, "rss_overuse_threshold", "this agent evicts no pod because of its memory or CPU usage"},
 		{KatalystMemory, "oom_priority", "it needs a kernel of Katalyst's own; koordinator.sh/oom-score-adj works on every kernel"},
-		{KatalystCPU, "suppression_tolerance_rate", "this agent evicts no pod for its usage"},
+		{KatalystCPU, "suppression_tolerance_rate", "this agent evicts no pod because of its memory or CPU usage"},
 		{KatalystCPU, "cpu_burst_policy", "only volcano.sh/quota-burst-time sets CPU burst"},
 		{KatalystCPU, "cpu_burst_percent", "only volcano.sh/quota-burst-time sets CPU burst"},
 		{KatalystCPU, "cpu_burst_threshold", "Katalyst does not use it either"},

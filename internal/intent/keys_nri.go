@@ -2,8 +2,8 @@ package intent
 
 import "slices"
 
-// otherPluginReason returns the reason why the agent reports a key that only the NRI plugin with this name serves. The
-// agent cannot know whether the plugin runs on the node.
+// otherPluginReason returns the reason why the agent reports a key as not supported, although the NRI plugin with this
+// name serves the key. The agent cannot know whether the plugin runs on the node.
 func otherPluginReason(name string) string {
 	return "this agent does not serve it; only the NRI plugin " + name + " does"
 }
@@ -50,8 +50,8 @@ func nriPluginsKeys() []Key {
 		keys,
 		Key{Name: NRIAffinity, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servingPolicies(NRIAffinity)},
 		Key{Name: NRIAntiAffinity, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{CPUPreference}, Why: servingPolicies(NRIAntiAffinity)},
-		Key{Name: "noderesource.dev/resources", Location: PodAnnotation, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
-		Key{Name: "intel.com/resources", Location: PodAnnotation, Handling: KeyIgnored, Why: "the pod's resources, written by a webhook; here the pod's spec has them"},
+		Key{Name: "noderesource.dev/resources", Location: PodAnnotation, Handling: KeyIgnored, Why: "a webhook copies the pod's resources into it; the agent reads the resources from the pod's spec"},
+		Key{Name: "intel.com/resources", Location: PodAnnotation, Handling: KeyIgnored, Why: "a webhook copies the pod's resources into it; the agent reads the resources from the pod's spec"},
 		Key{Name: "resource-policy.nri.io/group", Location: NodeObject, Handling: KeyIgnored, Why: nodeGroupReason},
 		Key{Name: "config.nri/group", Location: NodeObject, Handling: KeyIgnored, Why: nodeGroupReason},
 		Key{Name: "group.config.nri", Location: NodeObject, Handling: KeyIgnored, Why: nodeGroupReason},
@@ -74,27 +74,28 @@ func nriKeys() []Key {
 		}
 		keys = append(keys, k)
 	}
-	const runtimes = "an option of the runtime, which reads it itself"
+	const runtimes = "an option for the runtime, not for the agent"
 	return append(
 		keys,
 		Key{Name: "required-plugins.noderesource.dev", Scoped: true, Location: PodAnnotation, Handling: KeyIgnored, Why: "the runtime's own validator reads it"},
-		Key{Name: "tolerate-missing.example.org", Location: PodAnnotation, Handling: KeyIgnored, Why: "an example of a name that the runtime's own validator is configured with"},
+		Key{Name: "tolerate-missing.example.org", Location: PodAnnotation, Handling: KeyIgnored, Why: "an example; the administrator of the runtime chooses the name of the annotation that the runtime's own validator reads"},
 		Key{Name: "rdt.resources.beta.kubernetes.io/container.<name>", Location: PodAnnotation, Handling: KeyIgnored, Why: runtimes},
 		Key{Name: "blockio.resources.beta.kubernetes.io/container.<name>", Location: PodAnnotation, Handling: KeyIgnored, Why: runtimes},
 		Key{Name: "blockio.resources.beta.kubernetes.io/pod", Location: PodAnnotation, Handling: KeyIgnored, Why: runtimes},
 	)
 }
 
-// podNetworkOnly is the reason why the agent reports a key of the pod's interfaces with the scope of one container.
+// podNetworkOnly is the reason why the agent reports a key for the pod's interfaces that names one container.
 const podNetworkOnly = "it cannot name one container, because the interface moves into the network namespace that the pod's containers share"
 
-// scopedKey is a scoped key that the agent reads, and the kind of request that it makes.
+// scopedKey is a key that the agent reads and that also has the forms KEY/pod and KEY/container.NAME. It makes a
+// request of one kind.
 type scopedKey struct {
 	key  string
 	kind Kind
 }
 
-// policyScopedKeys are the keys of nri-plugins' policies that the agent reads, without their scopes.
+// policyScopedKeys are the keys of nri-plugins' policies that the agent reads, without /pod or /container.NAME.
 var policyScopedKeys = []scopedKey{
 	{NRIBalloon, BalloonKind}, {NRIHideThreads, ThreadsKind}, {NRIPreserveCPU, PreserveKind}, {NRIPreserveMemory, PreserveKind},
 	{NRIMemoryType, MemoryTypeKind}, {NRIColdStart, MemoryTypeKind}, {NRISchedulingClass, SchedClassKind},
@@ -103,13 +104,13 @@ var policyScopedKeys = []scopedKey{
 	{NRIHints, CPUPreference}, {NRIDenyHints, CPUPreference}, {NRIAllowHints, CPUPreference},
 }
 
-// pluginScopedKeys are the keys of nri-plugins' other plugins that the agent reads, without their scopes.
+// pluginScopedKeys are the keys of nri-plugins' other plugins that the agent reads, without /pod or /container.NAME.
 var pluginScopedKeys = []scopedKey{
 	{NRIMemoryQoS, MemoryQoSKind}, {NRIMemoryHigh, MemoryQoSKind}, {NRISwapMax, MemoryQoSKind},
 	{NRIMemoryPolicyClass, MemPolicyKind}, {NRIMemoryPolicyText, MemPolicyKind},
 }
 
-// servingPolicies names the placement policies that serve a key of nri-plugins.
+// servingPolicies returns a text that names the placement policies that serve a key of nri-plugins.
 func servingPolicies(key string) string {
 	switch key {
 	case NRIBalloon:
@@ -120,7 +121,7 @@ func servingPolicies(key string) string {
 	return "with placement.policy: topology-aware"
 }
 
-// nriScopedKeys are the keys of NRI's plugins that the agent reads, without their scopes.
+// nriScopedKeys are the keys of NRI's plugins that the agent reads, without /pod or /container.NAME.
 var nriScopedKeys = []scopedKey{
 	{NRIUlimits, UlimitsKind}, {NRIOldUlimits, UlimitsKind},
 	{NRIIOPriority, IOPrioKind}, {nriOldIOPriority, IOPrioKind},

@@ -172,8 +172,8 @@ func TestEdits(t *testing.T) {
 		if len(got.CPUs.V) != 1 || got.Burst.V != 2000 {
 			t.Errorf("whole %v: CPUs %v, burst %d", whole, got.CPUs.V, got.Burst.V)
 		}
-		if got.OOMScore.IsSet() == whole || (got.Name == "LS") != whole {
-			t.Errorf("whole %v: class %s, OOM score said: %v", whole, got.Name, got.OOMScore.IsSet())
+		if got.OOMScore.IsSet() == whole || (got.ClassName == "LS") != whole {
+			t.Errorf("whole %v: class %s, OOM score said: %v", whole, got.ClassName, got.OOMScore.IsSet())
 		}
 	}
 }

@@ -11,6 +11,6 @@ func trimtabKeys() []Key {
 		{Name: TrimtabHugepages, Location: PodAnnotation, Edit: EditLive, Kinds: []Kind{HugepageLimits}},
 		{Name: TrimtabCPUEnv, Location: PodAnnotation, Edit: EditNext, Kinds: []Kind{CPUEnvKind}},
 		{Name: TrimtabCDIDevices, Location: PodAnnotation, Edit: EditFixed, Kinds: []Kind{ExclusiveDevicesKind}},
-		{Name: RecordKey, Location: PodAnnotation, Handling: KeyUnsupported, Why: "the agent writes it into containers; on a pod it is refused as forged"},
+		{Name: RecordKey, Location: PodAnnotation, Handling: KeyUnsupported, Why: "the agent writes it to containers; on a pod, the agent refuses it as forged"},
 	}
 }

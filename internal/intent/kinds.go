@@ -63,16 +63,15 @@ const (
 	ExclusiveDevicesKind Kind = "exclusive-devices"
 )
 
-// Default is the decision about a kind of request that no rule matches, with texts for users. docs/kinds.md
+// Default is the decision about one kind of request if no rule matches the request, with texts for users. docs/kinds.md
 // shows it.
 type Default struct {
 	Kind       Kind
-	Namespaces string // "*" for all; in other namespaces the kind is refused
+	Namespaces string // the decision applies to these namespaces, "*" for all; in others the request is refused
 	Decision   Decision
 	Request    string // what a pod requests
 	Why        string // the reason for the decision
-	// Cost describes what other pods lose if the request is granted to a pod that requests
-	// neither CPU nor memory.
+	// Cost describes what other pods lose if the agent grants the request to a pod without CPU and memory requests.
 	Cost string
 }
 
@@ -88,7 +87,7 @@ type declaration struct {
 // classHooks are the hooks that depend on a pod's class.
 var classHooks = []string{"cpuset", "batch", "normalization", "groupIdentity", "blockIO", "rdt", "coreSched"}
 
-// kinds declares every kind, in the order in which refusals are reported. A new kind needs a constant, and
+// kinds declares every kind, in the order in which the agent reports refusals. A new kind needs a constant, and
 // a row here.
 var kinds = []declaration{
 	{Default{
@@ -96,30 +95,30 @@ var kinds = []declaration{
 		"it shares the system pool with the cluster's own pods",
 	}, classHooks, []request{classRequest(System), booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferReserved })}},
 	{Default{
-		ClassDedicated, "*", Allow, "the class, which gives the shared pool", "the class alone gives only the shared pool; exclusive CPUs are a separate kind",
+		ClassDedicated, "*", Allow, "the class dedicated", "the class alone gives only the shared pool; exclusive CPUs are a separate kind",
 		"nothing: it owns no CPU and shares the default pool according to its CPU shares",
 	}, classHooks, []request{classRequest(Dedicated)}},
 	{Default{
-		ClassShared, "*", Allow, "the shared pool", "it gives no more than a pod without a class gets",
+		ClassShared, "*", Allow, "the shared pool", "the class gives no more than a pod without a class gets",
 		"nothing: it shares the default pool according to its CPU shares, and has the group identity of its class",
 	}, classHooks, []request{classRequest(Shared)}},
 	{Default{
-		ClassReclaimed, "*", Allow, "the reclaimed pool", "it gives less than a pod without a class gets",
+		ClassReclaimed, "*", Allow, "the reclaimed pool", "the class gives less than a pod without a class gets",
 		"nothing: it shares the reclaimed pool, and CPUs that LSR pods lend, according to its CPU shares",
 	}, classHooks, []request{classRequest(Reclaimed)}},
 	{Default{
-		AssignedCPUs, "*", Cap, "CPUs that no other container may use", "at most as many as the scheduler charged the pod for",
+		AssignedCPUs, "*", Cap, "CPUs that no other container may use", "at most as many as the scheduler reserved for the pod",
 		"nothing: it owns no CPUs",
 	}, []string{"cpuset"}, []request{fieldRequest(func(p *Pod) *Sourced[[]int] { return &p.CPUs }, topology.FormatList)}},
 	{Default{
-		NUMANodes, "*", Allow, "a pool limited to NUMA nodes", "it limits a pool to fewer CPUs",
-		"nothing: the pool of a NUMA node takes CPUs from other pools only for whole CPUs that its pods request, and only requested memory counts",
+		NUMANodes, "*", Allow, "a pool limited to NUMA nodes", "the request limits a pool to fewer CPUs",
+		"nothing: the pool of a NUMA node takes CPUs from other pools only for whole CPUs that its pods request, and the agent reserves only memory that pods request",
 	}, []string{"cpuset"}, []request{
 		fieldRequest(func(p *Pod) *Sourced[[]int] { return &p.Nodes }, describeValue),
 		fieldRequest(func(p *Pod) *Sourced[NUMABinding] { return &p.NUMA }, describeValue),
 	}},
 	{Default{
-		NUMAExclusive, "*", Refuse, "exclusive NUMA nodes, or nodes without pods of other classes and pools", "exclusive NUMA nodes are more than the scheduler charged the pod for",
+		NUMAExclusive, "*", Refuse, "exclusive NUMA nodes, or nodes without pods of other classes and pools", "exclusive NUMA nodes are more than the scheduler reserved for the pod",
 		"the NUMA nodes that it has exclusively, if a rule allows the kind",
 	}, []string{"cpuset"}, []request{{
 		key:    numaExclusiveKey,
@@ -127,8 +126,8 @@ var kinds = []declaration{
 		remove: func(p *Pod) { p.NUMA.V.Exclusive, p.NUMA.V.ExcludeOthers = false, false },
 	}}},
 	{Default{
-		CPUPreference, "*", Allow, "preferred CPUs: of a kind of cores, isolated or shared, in a part of the node, or near some of its containers",
-		"it chooses which CPUs, not how many: it owns at most what it requests, and the CPUs of other pods do not change",
+		CPUPreference, "*", Allow, "preferred CPUs: of a kind of cores, isolated or shared, in a part of the node, or near some containers of the node",
+		"the request affects which CPUs the pod gets, not how many: the pod owns at most the CPUs that it requests, and the CPUs of other pods do not change",
 		"nothing: it owns no CPUs",
 	}, []string{"cpuset"}, []request{
 		fieldRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreferShared }, describePerContainer),
@@ -148,7 +147,7 @@ var kinds = []declaration{
 		"nothing: a pool whose pods request less than one CPU uses the CPUs of the default pool",
 	}, []string{"cpuset"}, []request{fieldRequest(func(p *Pod) *Sourced[string] { return &p.Pool }, describeValue)}},
 	{Default{
-		BatchResources, "*", Cap, "CPU shares, quota and memory limit", "only for pods that are BestEffort in Kubernetes: for a pod of another QoS class, the request would remove its limits",
+		BatchResources, "*", Cap, "CPU shares, CPU quota and memory limit", "only for pods that are BestEffort in Kubernetes: for a pod of another QoS class, the request would remove the limits of the pod",
 		"CPU time of other BestEffort pods, according to the CPU shares of its annotation",
 	}, []string{"batch"}, []request{fieldRequest(func(p *Pod) *Sourced[map[string]Batch] { return &p.Batch }, joinNames)}},
 	{Default{
@@ -206,7 +205,7 @@ var kinds = []declaration{
 		"nothing beyond its CPU limit over time; during a burst it shares CPUs according to its CPU shares",
 	}, []string{"burst"}, []request{fieldRequest(func(p *Pod) *Sourced[int64] { return &p.Burst }, describeValue)}},
 	{Default{
-		CacheLimit, "*", Allow, "a smaller part of cache and bandwidth", "it takes only from the pod itself, by one of three groups",
+		CacheLimit, "*", Allow, "a smaller part of cache and bandwidth", "the request limits only the pod itself, which joins one of three resctrl groups",
 		"nothing: the three groups belong to the node",
 	}, []string{"rdt"}, []request{fieldRequest(func(p *Pod) *Sourced[string] { return &p.CacheLevel }, describeValue)}},
 	{Default{
@@ -214,8 +213,8 @@ var kinds = []declaration{
 		"nothing",
 	}, []string{"cpuEnv"}, []request{fieldRequest(func(p *Pod) *Sourced[CPUVariables] { return &p.CPUEnv }, describeValue)}},
 	{Default{
-		GPULibrary, "*", Refuse, "HAMi-core, its lock and variables", "it is a file of the host, and a directory that other containers write to; without a rule, only containers that get the GPU from Kubernetes or from the agent get them",
-		"no CPU or memory: it can hold the lock of containers that share a GPU, so that they wait",
+		GPULibrary, "*", Refuse, "HAMi-core, its lock and variables", "HAMi-core is a file of the host, and its lock is in a directory that other containers write to; without a rule, only containers that get the GPU from Kubernetes or from the agent get HAMi-core",
+		"no CPU or memory: the pod can hold the lock of containers that share a GPU, so that these containers wait",
 	}, []string{"gpu"}, []request{{
 		key:    gpuLibraryKey,
 		value:  func(p *Pod) string { return formatMinors(p.GPU.V) },
@@ -243,7 +242,7 @@ var kinds = []declaration{
 	}, []string{"memoryPolicy"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[lifecycle.MemoryPolicy]] { return &p.MemPolicy }, describePerContainer),
 		fieldRequest(func(p *Pod) *Sourced[PerContainer[MemoryRequest]] { return &p.MemoryRequest }, describePerContainer)}},
 	{Default{
-		SysctlKind, "*", Refuse, "kernel parameters of its namespaces", "Kubernetes has a field for them, which admission checks",
+		SysctlKind, "*", Refuse, "kernel parameters of its namespaces", "a pod's spec has a field for sysctls, which Kubernetes checks at admission",
 		"nothing: only parameters of its own namespaces, from a list in the configuration",
 	}, []string{"sysctl"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[map[string]string]] { return &p.Sysctls }, describePerContainer)}},
 	{Default{
@@ -288,7 +287,7 @@ var kinds = []declaration{
 		"nothing: it or its balloon already has these CPUs",
 	}, []string{"cpuset"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.HideThreads }, describePerContainer)}},
 	{Default{
-		PreserveKind, "*", Refuse, "CPUs and memory nodes as the runtime requests them, outside balloons and parts of the node", "it runs on the CPUs of all balloons",
+		PreserveKind, "*", Refuse, "the CPUs and memory nodes of the request to the runtime, instead of those of a balloon or a part of the node", "the pod runs on the CPUs of all balloons",
 		"time on all CPUs that no container owns, according to its CPU shares",
 	}, []string{"cpuset"}, []request{
 		booleanRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.PreserveCPU }),
@@ -305,7 +304,7 @@ var kinds = []declaration{
 		"the resources of the programs that the files in `hooks.ociHooks.directories` run for it",
 	}, []string{"ociHooks"}, nil},
 	{Default{
-		CgroupKind, "*", Refuse, "write access to its own cgroups", "it may create any number of cgroups below its own",
+		CgroupKind, "*", Refuse, "write access to its own cgroups", "the pod may create any number of cgroups below its own",
 		"kernel memory for the cgroups that it creates, within its own limit",
 	}, []string{"writableCgroups"}, []request{fieldRequest(func(p *Pod) *Sourced[PerContainer[bool]] { return &p.WritableCgroups }, describePerContainer)}},
 	{Default{
@@ -334,7 +333,7 @@ func declarationOf(kind Kind) declaration {
 
 // requests is an iterator over the requests of all kinds.
 func requests(yield func(Kind, *request) bool) {
-	for i := range kinds { // a declaration is large
+	for i := range kinds { // by index: a copy of a declaration would be large
 		d := &kinds[i]
 		for j := range d.requests {
 			if !yield(d.Kind, &d.requests[j]) {
@@ -346,11 +345,11 @@ func requests(yield func(Kind, *request) bool) {
 
 // request is a part of a pod's intent that makes a request of one kind.
 type request struct {
-	key    func(*Pod) string // "" if the pod does not make the request
-	value  func(*Pod) string // for users
-	remove func(*Pod)
-	// mergeFrom copies the request of a dialect with less priority into p, unless p has the request. It is nil
-	// for a part of a field.
+	key    func(*Pod) string // the source of the request; "" if the pod does not make the request
+	value  func(*Pod) string // the requested value as a text for users
+	remove func(*Pod)        // removes the request from the intent
+	// mergeFrom copies the request from the intent other, which comes from a dialect with less priority, to the intent
+	// p. It does nothing if p has such a request. mergeFrom is nil if the request is only a part of a field.
 	mergeFrom func(p, other *Pod)
 }
 
@@ -373,21 +372,21 @@ func classRequest(class Class) request {
 			}
 			return p.Class.Key
 		},
-		value:  func(p *Pod) string { return p.Name },
-		remove: func(p *Pod) { p.Class, p.Name = Sourced[Class]{}, "" },
+		value:  func(p *Pod) string { return p.ClassName },
+		remove: func(p *Pod) { p.Class, p.ClassName = Sourced[Class]{}, "" },
 	}
 }
 
-// preemptableRequest returns the request of a preemptable pod. A pod that is not preemptable makes no such
-// request.
-func preemptableRequest(said request) request {
-	said.key = func(p *Pod) string {
+// preemptableRequest changes the request for the field Preemptable: only a preemptable pod makes it, and not a pod that
+// sets the field to false.
+func preemptableRequest(r request) request {
+	r.key = func(p *Pod) string {
 		if !p.Preemptable.V {
 			return ""
 		}
 		return p.Preemptable.Key
 	}
-	return said
+	return r
 }
 
 // numaExclusiveKey returns the key that requests NUMA nodes without other pods; "" for none.
@@ -398,7 +397,7 @@ func numaExclusiveKey(p *Pod) string {
 	return p.NUMA.Key
 }
 
-// gpuLibraryKey returns the key that requests HAMi-core; "" if the pod requests no part of a GPU.
+// gpuLibraryKey returns the key that requests HAMi-core; "" if the pod does not request a share of a GPU.
 func gpuLibraryKey(p *Pod) string {
 	if p.GPU.V.Share == nil {
 		return ""
@@ -406,7 +405,7 @@ func gpuLibraryKey(p *Pod) string {
 	return KoordGPUIsolation
 }
 
-// describePerContainer describes the request of the pod, and the requests of single containers by name.
+// describePerContainer describes the request for the whole pod, and the requests for single containers by name.
 func describePerContainer[T any](p PerContainer[T]) string {
 	var parts []string
 	if p.Pod.IsSet() {

@@ -48,9 +48,9 @@ var koordClasses = map[string]Class{
 func readKoordinator(t *podTexts, spec *lifecycle.PodSpec, out *Pod) {
 	if name := t.label(KoordQoSClass); name != "" {
 		if class, known := koordClasses[name]; known {
-			out.Class, out.Name = Sourced[Class]{class, KoordQoSClass}, name
+			out.Class, out.ClassName = Sourced[Class]{class, KoordQoSClass}, name
 		} else {
-			out.reportMalformed(KoordQoSClass, name, "not a QoS class: LSE, LSR, LS, BE or SYSTEM, in capitals")
+			out.reportMalformed(KoordQoSClass, name, "not a QoS class: want LSE, LSR, LS, BE or SYSTEM, in capitals")
 		}
 	}
 	readResourceStatus(t, out)
@@ -150,7 +150,7 @@ func readExtended(t *podTexts, out *Pod) {
 	out.Batch = Sourced[map[string]Batch]{batch, KoordExtended}
 }
 
-// readShare reads a part of a GPU; nil if the whole GPU was allocated.
+// readShare reads the share of a GPU that the scheduler allocated; nil if it allocated the whole GPU.
 func readShare(r map[string]quantity) (*GPUShare, error) {
 	ratio, isSet := r[gpuMemoryRatio]
 	if !isSet {

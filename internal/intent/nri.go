@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The annotations of the plugins in the NRI repository (0.12) that the agent reads,
-// without their scopes. Each also has the forms KEY/pod and KEY/container.NAME.
+// The annotations of the plugins in the NRI repository (0.12) that the agent reads. Each also has the scoped forms
+// KEY/pod and KEY/container.NAME.
 const (
 	NRIUlimits    = "ulimits.noderesource.dev"
 	NRIOldUlimits = "ulimits.nri.containerd.io"
@@ -42,11 +42,11 @@ const (
 	nriOldPodNetwork = "netdevices.nri.containerd.io"
 )
 
-// PerContainer is a request by scoped annotations. The annotation for a container has priority over the
-// annotation for the pod.
+// PerContainer is a request that annotations make for single containers (KEY/container.NAME) or for the whole pod. The
+// annotation for a container has priority over the annotation for the pod.
 type PerContainer[T any] struct {
 	// ByContainer has the requests for single containers by name. A container with a malformed annotation has
-	// an entry that is not set.
+	// an entry whose IsSet is false.
 	ByContainer map[string]Sourced[T]
 	Pod         Sourced[T]
 }
@@ -59,12 +59,11 @@ func (p PerContainer[T]) Of(container string) Sourced[T] {
 	return p.Pod
 }
 
-// scopes has the containers that annotations name as their scope, by the annotation without its
-// scope.
+// scopes has, for each KEY, the names of the containers for which the pod has an annotation KEY/container.NAME.
 type scopes map[string][]string
 
-// findScopes finds the annotations for single containers. If the pod has more than
-// maxScannedAnnotations annotations, it finds none and reports that.
+// findScopes finds the annotations for single containers. If the pod has more than maxScannedAnnotations annotations,
+// findScopes returns none and reports this.
 func (t *podTexts) findScopes(out *Pod) scopes {
 	found := scopes{}
 	if n := len(t.annotations.created); n > maxScannedAnnotations {
@@ -83,7 +82,7 @@ func (t *podTexts) findScopes(out *Pod) scopes {
 	return found
 }
 
-// containers returns the containers for which the pod has one of the annotations, sorted.
+// containers returns the containers for which the pod has at least one of the named annotations, sorted.
 func (s scopes) containers(names ...string) []string {
 	var all []string
 	for _, name := range names {
@@ -93,7 +92,7 @@ func (s scopes) containers(names ...string) []string {
 	return slices.Compact(all)
 }
 
-// firstSetKey returns the first of the keys that the pod has.
+// firstSetKey returns the first of the keys that the pod has; "" for none.
 func (t *podTexts) firstSetKey(keys ...string) string {
 	for _, key := range keys {
 		if t.annotations.of(key) != "" {
@@ -103,7 +102,7 @@ func (t *podTexts) firstSetKey(keys ...string) string {
 	return ""
 }
 
-// keyForContainer returns the first annotation that the pod has for one container.
+// keyForContainer returns the first of the annotations that the pod has for one container; "" for none.
 func (t *podTexts) keyForContainer(container string, names []string) string {
 	keys := make([]string, len(names))
 	for i, name := range names {
@@ -112,7 +111,7 @@ func (t *podTexts) keyForContainer(container string, names []string) string {
 	return t.firstSetKey(keys...)
 }
 
-// keyForPod returns the first annotation that the pod has for all its containers.
+// keyForPod returns the first of the annotations that the pod has for all its containers; "" for none.
 func (t *podTexts) keyForPod(names []string) string {
 	for _, name := range names {
 		if key := nriPodKeys[name]; t.annotations.of(key) != "" {
@@ -122,10 +121,10 @@ func (t *podTexts) keyForPod(names []string) string {
 	return t.firstSetKey(names...)
 }
 
-// readScoped reads one request in all its scopes. names are the names of the annotation, the newest
-// first. As in NRI's device injector, the scope of a container has priority over the scope of the pod,
-// and a newer name has priority within a scope. A malformed text counts as an empty request, and no
-// other scope replaces it.
+// readScoped reads one request for single containers and for the whole pod. The parameter names has the names of the
+// annotation, the newest first. The priority is that of NRI's device injector: an annotation for a container comes
+// before an annotation for the pod, and then a newer name before an older one. A malformed annotation counts as an
+// empty request, and the agent does not use an annotation of lower priority instead.
 func readScoped[T any](t *podTexts, s scopes, out *Pod, read func(key string) (T, error), names ...string) (all Sourced[PerContainer[T]]) {
 	one := func(key string) (said Sourced[T]) {
 		v, err := read(key)
@@ -152,7 +151,7 @@ func readScoped[T any](t *podTexts, s scopes, out *Pod, read func(key string) (T
 	return all
 }
 
-// readPod reads a request for the whole pod. names are the names of the annotation, the newest first.
+// readPod reads a request for the whole pod. The parameter names has the names of the annotation, the newest first.
 func readPod[T any](t *podTexts, out *Pod, read func(key string) (T, error), names ...string) (said Sourced[T]) {
 	key := t.keyForPod(names)
 	if key == "" {
@@ -166,8 +165,8 @@ func readPod[T any](t *podTexts, out *Pod, read func(key string) (T, error), nam
 	return Sourced[T]{v, key}
 }
 
-// maxYAMLBytes limits the bytes of YAML that the agent parses for one pod, because YAML takes more time than
-// JSON. maxIndicators limits the characters of this YAML that may begin a value.
+// maxYAMLBytes limits the bytes of YAML that the agent parses for one pod, because parsing YAML takes more time than
+// parsing JSON. maxIndicators limits the number of characters in this YAML that may begin a value.
 const maxYAMLBytes, maxIndicators = 2 << 10, 200
 
 // maxStrictErrors limits the unknown or duplicate members of one text that an error names.
@@ -178,7 +177,7 @@ const maxStrictErrors = 4
 func (t *podTexts) decodeStrict(key string, into any) error {
 	text := t.annotation(key)
 	if text == "" {
-		return errors.New("the agent does not read this annotation, because the labels and annotations of the pod exceed its limits")
+		return errors.New("the agent does not read this annotation, because the labels and annotations of the pod exceed the agent's limits")
 	}
 	if !json.Valid([]byte(text)) {
 		var err error
@@ -189,9 +188,9 @@ func (t *podTexts) decodeStrict(key string, into any) error {
 	values, member := measureJSON(text)
 	switch {
 	case values > t.values:
-		return fmt.Errorf("too many values: the agent reads at most %d from the annotations of one pod", maxValues)
+		return fmt.Errorf("too many values: the agent reads at most %d values from the annotations of one pod", maxValues)
 	case member > maxMemberName:
-		return fmt.Errorf("malformed: a name is longer than %d bytes", maxMemberName)
+		return fmt.Errorf("malformed: a member has a name longer than %d bytes", maxMemberName)
 	}
 	t.values -= values
 	strict, err := kjson.UnmarshalStrict([]byte(text), into)
@@ -202,12 +201,13 @@ func (t *podTexts) decodeStrict(key string, into any) error {
 	return nil
 }
 
+// fromYAML converts a YAML text to JSON, within the limits for YAML of one pod.
 func (t *podTexts) fromYAML(text string) (string, error) {
 	switch {
 	case len(text) > t.yaml:
-		return "", fmt.Errorf("malformed JSON, or too much YAML: the agent reads at most %d bytes of YAML of one pod", maxYAMLBytes)
+		return "", fmt.Errorf("malformed JSON, or too much YAML: the agent reads at most %d bytes of YAML from one pod", maxYAMLBytes)
 	case countIndicators(text) > t.indicators:
-		return "", fmt.Errorf("malformed JSON, or too many values: the agent reads at most %d values of YAML of one pod", maxIndicators)
+		return "", fmt.Errorf("malformed JSON, or YAML with too many values: the agent reads at most %d YAML values from one pod", maxIndicators)
 	case mayHaveAnchors(text):
 		return "", errors.New("malformed: YAML anchors are not supported")
 	}
@@ -244,7 +244,7 @@ func countIndicators(text string) (n int) {
 	return n
 }
 
-// scalar is a text. In YAML it may be written as a number or a boolean.
+// scalar is a text that the annotation may also write as a number or a boolean.
 type scalar string
 
 // UnmarshalJSON reads a string, a number or a boolean.
@@ -259,7 +259,7 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 	case float64, bool:
 		*s = scalar(b)
 	default:
-		return errors.New("want a text or a number")
+		return errors.New("want a text, a number or a boolean")
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 // maxInjected limits the entries of one list of devices, mounts or interfaces.
 const maxInjected = 64
 
-// injectedDevices reads device nodes, with their paths in the container and the numbers of
-// the host's devices.
+// injectedDevices reads device nodes: their paths in the container, and the numbers of the
+// host's devices.
 func (t *podTexts) injectedDevices(key string) ([]lifecycle.Device, error) {
 	var list []struct {
 		Path  string `json:"path"`
@@ -28,7 +28,7 @@ func (t *podTexts) injectedDevices(key string) ([]lifecycle.Device, error) {
 		return nil, err
 	}
 	if len(list) > maxInjected {
-		return nil, fmt.Errorf("more than %d devices", maxInjected)
+		return nil, fmt.Errorf("has more than %d devices", maxInjected)
 	}
 	var out []lifecycle.Device
 	for _, d := range list {
@@ -72,7 +72,7 @@ func (t *podTexts) cdiDevices(key string) ([]string, error) {
 		return nil, err
 	}
 	if len(list) > maxInjected {
-		return nil, fmt.Errorf("more than %d devices", maxInjected)
+		return nil, fmt.Errorf("has more than %d devices", maxInjected)
 	}
 	for i, name := range list {
 		vendor, rest, _ := strings.Cut(name, "/")
@@ -87,7 +87,7 @@ func (t *podTexts) cdiDevices(key string) ([]string, error) {
 	return list, nil
 }
 
-// isCDIWord reports whether a text has only letters, digits, - and _, and the characters in others.
-func isCDIWord(s, others string) bool {
-	return s != "" && len(s) <= 128 && strings.Trim(s, asciiAlphanumerics+"-_"+others) == ""
+// isCDIWord reports whether a text has only letters, digits, "-", "_" and the characters in extraChars.
+func isCDIWord(s, extraChars string) bool {
+	return s != "" && len(s) <= 128 && strings.Trim(s, asciiAlphanumerics+"-_"+extraChars) == ""
 }

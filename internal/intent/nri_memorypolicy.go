@@ -13,15 +13,14 @@ import (
 const (
 	AllNodes          = "all"          // all nodes with memory
 	AllowedMems       = "allowed-mems" // the nodes that the container may use
-	CPUPackages       = "cpu-packages" // the nodes in the packages of its CPUs
-	CPUNodes          = "cpu-nodes"    // the nodes of its CPUs
-	maxDistancePrefix = "max-dist:"    // with a number: see MaxDistance
+	CPUPackages       = "cpu-packages" // the nodes in the packages of the container's CPUs
+	CPUNodes          = "cpu-nodes"    // the nodes of the container's CPUs
+	maxDistancePrefix = "max-dist:"    // and a number: the nodes with at most this distance from the container's CPUs
 )
 
-// MemoryRequest is an annotation for a NUMA memory policy. It has the name of a class of the configuration, or a
-// policy.
+// MemoryRequest is a request for a NUMA memory policy: the name of a class of the configuration, or a policy.
 type MemoryRequest struct {
-	Class string
+	Class string // "" if the request has a policy
 	lifecycle.MemoryPolicy
 }
 
@@ -34,7 +33,7 @@ func (r MemoryRequest) String() string {
 }
 
 // MaxDistance returns the N of max-dist:N, the set of nodes with at most this distance from the container's CPUs. The
-// firmware defines distances; 10 is local.
+// firmware defines the distances; 10 is the distance of a node from itself.
 func MaxDistance(nodes string) (distance int, is bool) {
 	text, is := strings.CutPrefix(nodes, maxDistancePrefix)
 	if !is {
@@ -44,8 +43,8 @@ func MaxDistance(nodes string) (distance int, is bool) {
 	return distance, err == nil && distance >= 0 && distance <= 255
 }
 
-// CheckMemoryPolicy checks a policy, whose nodes may be the name of a set. It returns the policy, with a normalised
-// list of nodes if the policy lists nodes.
+// CheckMemoryPolicy checks a policy. The nodes of the policy may be a list, or the name of a set such as AllNodes. The
+// returned policy has a list in normalised form.
 func CheckMemoryPolicy(m lifecycle.MemoryPolicy) (lifecycle.MemoryPolicy, error) {
 	_, far := MaxDistance(m.Nodes)
 	switch {
@@ -57,7 +56,7 @@ func CheckMemoryPolicy(m lifecycle.MemoryPolicy) (lifecycle.MemoryPolicy, error)
 	return checkNodeList(m)
 }
 
-// memoryRequest reads the name of a class or a policy, depending on the key.
+// memoryRequest reads the name of a class from the key NRIMemoryPolicyClass, or a policy from other keys.
 func (t *podTexts) memoryRequest(key string) (r MemoryRequest, err error) {
 	if strings.HasPrefix(key, NRIMemoryPolicyClass) {
 		r.Class, err = t.className(key)

@@ -13,7 +13,7 @@ type HostMount struct {
 	Writable            bool
 }
 
-// mountOptions are the mount options that a pod may give. Some of them apply to every mount anyway.
+// mountOptions are the mount options that a pod may request. Some of them apply to every mount anyway.
 var mountOptions = []string{"bind", "rbind", "ro", "rw", "nosuid", "nodev", "noexec", "private", "rprivate"}
 
 // protectedPaths are directories of a container on which no pod may mount.
@@ -31,12 +31,12 @@ func (t *podTexts) hostMounts(key string) ([]HostMount, error) {
 		return nil, err
 	}
 	if len(list) > maxInjected {
-		return nil, fmt.Errorf("more than %d mounts", maxInjected)
+		return nil, fmt.Errorf("has more than %d mounts", maxInjected)
 	}
 	var out []HostMount
 	for _, m := range list {
 		if m.Type != "" && m.Type != "bind" && m.Type != "none" {
-			return nil, fmt.Errorf("type %q is not supported, only bind", printable(m.Type))
+			return nil, fmt.Errorf("type %q is not supported, only type bind is", printable(m.Type))
 		}
 		for _, option := range m.Options {
 			if !slices.Contains(mountOptions, option) {

@@ -73,7 +73,7 @@ func CheckIOPriority(p lifecycle.IOPriority) error {
 	class := strings.ToUpper(p.Class)
 	switch {
 	case !slices.Contains([]string{"IOPRIO_CLASS_NONE", "IOPRIO_CLASS_RT", "IOPRIO_CLASS_BE", "IOPRIO_CLASS_IDLE"}, class):
-		return fmt.Errorf("%q is not a class: want IOPRIO_CLASS_NONE, _RT, _BE or _IDLE", printable(p.Class))
+		return fmt.Errorf("%q is not a class of I/O priority: want IOPRIO_CLASS_NONE, _RT, _BE or _IDLE", printable(p.Class))
 	case p.Priority < 0 || p.Priority > 7:
 		return fmt.Errorf("priority is %d, want 0 to 7", p.Priority)
 	case class == "IOPRIO_CLASS_NONE" && p.Priority != 0:
@@ -82,8 +82,8 @@ func CheckIOPriority(p lifecycle.IOPriority) error {
 	return nil
 }
 
-// schedFlags are the supported flags of sched_setattr(2). Flags for utilisation clamps need numbers, for
-// which NRI has no field.
+// schedFlags are the supported flags of sched_setattr(2). The flags for utilisation clamps are not supported, because
+// NRI has no field for the numbers that they need.
 var schedFlags = []string{
 	"SCHED_FLAG_RESET_ON_FORK", "SCHED_FLAG_RECLAIM", "SCHED_FLAG_DL_OVERRUN", "SCHED_FLAG_KEEP_POLICY", "SCHED_FLAG_KEEP_PARAMS",
 }
@@ -123,7 +123,7 @@ func CheckScheduler(s lifecycle.Scheduler) error {
 	return checkSchedulerNumbers(s)
 }
 
-// checkSchedulerNumbers checks the numbers of a scheduling policy, like the kernel.
+// checkSchedulerNumbers checks the numbers of a scheduling policy in the same way as the kernel.
 func checkSchedulerNumbers(s lifecycle.Scheduler) error {
 	times := s.Runtime != 0 || s.Deadline != 0 || s.Period != 0
 	switch s.Policy {
@@ -147,7 +147,7 @@ func checkSchedulerNumbers(s lifecycle.Scheduler) error {
 			period = s.Deadline
 		}
 		if s.Nice != 0 || s.Priority != 0 || s.Runtime < minDeadlineRuntime || s.Runtime > s.Deadline || s.Deadline > period || period > maxDeadline {
-			return fmt.Errorf("want a runtime of at least %d ns, a deadline not below it, and a period not below the deadline", minDeadlineRuntime)
+			return fmt.Errorf("want a runtime of at least %d ns, a deadline not below the runtime, and a period not below the deadline", minDeadlineRuntime)
 		}
 	default:
 		return fmt.Errorf("%q is not a policy of Linux: want SCHED_OTHER, _BATCH, _IDLE, _FIFO, _RR or _DEADLINE", printable(s.Policy))
@@ -155,7 +155,8 @@ func checkSchedulerNumbers(s lifecycle.Scheduler) error {
 	return nil
 }
 
-// memoryModes are the modes of set_mempolicy(2). A mode with neither needsNodes nor mayHaveNodes must have no nodes.
+// memoryModes are the modes of set_mempolicy(2). If needsNodes and mayHaveNodes are both false, a policy with the mode
+// must not have nodes.
 var memoryModes = map[string]struct{ needsNodes, mayHaveNodes bool }{
 	"MPOL_DEFAULT": {}, "MPOL_LOCAL": {}, "MPOL_PREFERRED": {mayHaveNodes: true},
 	"MPOL_BIND": {needsNodes: true}, "MPOL_INTERLEAVE": {needsNodes: true}, "MPOL_PREFERRED_MANY": {needsNodes: true}, "MPOL_WEIGHTED_INTERLEAVE": {needsNodes: true},
@@ -205,12 +206,13 @@ func checkMemoryMode(name string, flags []string, hasNodes bool) error {
 	case mode.needsNodes && !hasNodes:
 		return fmt.Errorf("%s needs nodes", name)
 	case !mode.needsNodes && !mode.mayHaveNodes && hasNodes:
-		return fmt.Errorf("%s takes no nodes", name)
+		return fmt.Errorf("a policy with mode %s cannot have nodes", name)
 	}
 	return checkMemoryFlags(name, flags, hasNodes)
 }
 
-// checkMemoryFlags checks the flags of a memory policy, like the kernel (mm/mempolicy.c, sanitize_mpol_flags).
+// checkMemoryFlags checks the flags of a memory policy in the same way as the kernel (mm/mempolicy.c,
+// sanitize_mpol_flags).
 func checkMemoryFlags(mode string, flags []string, hasNodes bool) error {
 	const static, relative, balancing = "MPOL_F_STATIC_NODES", "MPOL_F_RELATIVE_NODES", "MPOL_F_NUMA_BALANCING"
 	for _, flag := range flags {
@@ -229,7 +231,7 @@ func checkMemoryFlags(mode string, flags []string, hasNodes bool) error {
 	return nil
 }
 
-// maxSysctlValue limits the text of a kernel parameter.
+// maxSysctlValue limits the value of a kernel parameter, in bytes.
 const maxSysctlValue = 256
 
 // sysctls reads kernel parameters by name.

@@ -19,7 +19,8 @@ func (t *podTexts) closID(key string) (string, error) {
 	return name, nil
 }
 
-// IsClosID reports whether a text can name a resctrl group. Names of the kernel's own files are not valid.
+// IsClosID reports whether a text can name a resctrl group. A name of one of the kernel's own files in resctrl is not
+// valid.
 func IsClosID(name string) bool {
 	return name != "" && len(name) <= 64 && strings.Trim(name, asciiAlphanumerics+"-_.") == "" && name[0] != '.' && name[0] != '-' &&
 		!slices.Contains([]string{"info", "mon_groups", "mon_data", "schemata", "cpus", "cpus_list", "tasks", "mode", "size"}, name)
@@ -42,7 +43,7 @@ func (t *podTexts) schemata(key string) ([]string, error) {
 	}
 	lines := strings.Split(text, ",")
 	if len(lines) > maxSchemata {
-		return nil, fmt.Errorf("more than %d lines of schemata", maxSchemata)
+		return nil, fmt.Errorf("has more than %d lines of schemata", maxSchemata)
 	}
 	for i := range lines {
 		if lines[i] = strings.TrimSpace(lines[i]); !IsSchemaLine(lines[i]) {

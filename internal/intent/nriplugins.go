@@ -13,47 +13,47 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// The annotations of nri-plugins' policies (0.14) that the agent reads, without their scopes. Each also
-// has the forms KEY/pod and KEY/container.NAME. KEY/container.NAME has the highest priority, then
-// KEY/pod, then KEY (pkg/resmgr/cache, GetEffectiveAnnotation).
+// The annotations of nri-plugins (0.14) that the agent reads. Each also has the scoped forms KEY/pod and
+// KEY/container.NAME. KEY/container.NAME has the highest priority, then KEY/pod, then KEY (pkg/resmgr/cache,
+// GetEffectiveAnnotation).
 const (
 	// NRIBalloon names the type of a container's balloon.
 	NRIBalloon = "balloon.balloons.resource-policy.nri.io"
 	// NRIHideThreads lets a container run on one thread of each core of its balloon ("true") or
-	// on all threads ("false"). It has priority over the balloon type.
+	// on all threads ("false"). The annotation has priority over the option of the balloon type.
 	NRIHideThreads = "hide-hyperthreads.resource-policy.nri.io"
-	// NRIPreserveCPU and NRIPreserveMemory keep the CPUs or the memory nodes that the runtime
-	// requests.
+	// NRIPreserveCPU and NRIPreserveMemory keep the CPUs or the memory nodes that the request to the runtime has.
 	NRIPreserveCPU    = "cpu.preserve.resource-policy.nri.io"
 	NRIPreserveMemory = "memory.preserve.resource-policy.nri.io"
 	// NRISchedulingClass names the scheduling class of a container.
 	NRISchedulingClass = "scheduling-class.resource-policy.nri.io"
 	// NRIMemoryType lists kinds of memory: DRAM, HBM, PMEM.
 	NRIMemoryType = "memory-type.resource-policy.nri.io"
-	// NRIColdStart is the time after its start for which a container has only PMEM.
+	// NRIColdStart is the time for which a container has only PMEM after it started.
 	NRIColdStart = "cold-start.resource-policy.nri.io"
-	// NRIPreferShared lets a container share CPUs although it requests whole CPUs ("true"), or own
-	// CPUs although the configuration would let it share CPUs ("false"). NRIPreferIsolated lets it own
-	// isolated CPUs, or CPUs that are not isolated. NRIPreferReserved lets it run on reserved CPUs, or
-	// on other CPUs although its namespace would use reserved CPUs.
+	// NRIPreferShared with "true" lets a container share CPUs although it requests whole CPUs. With "false" the
+	// container owns CPUs, even if the configuration prefers shared CPUs. NRIPreferIsolated selects isolated CPUs or
+	// other CPUs for the container. NRIPreferReserved with "true" lets it run on reserved CPUs. With "false" it runs on
+	// other CPUs, even if the configuration gives its namespace reserved CPUs.
 	NRIPreferShared   = "prefer-shared-cpus.resource-policy.nri.io"
 	NRIPreferIsolated = "prefer-isolated-cpus.resource-policy.nri.io"
 	NRIPreferReserved = "prefer-reserved-cpus.resource-policy.nri.io"
-	// NRIRequireIsolated refuses a container that would own CPUs that are not isolated.
+	// NRIRequireIsolated means that a container which owns CPUs must own isolated CPUs. If there are not enough of
+	// them, the agent refuses the container.
 	NRIRequireIsolated = "require-isolated-cpus.resource-policy.nri.io"
-	// NRIUnlimited names the part of the node for a Burstable container without CPU limit.
+	// NRIUnlimited names the part of the node for a Burstable container without a CPU limit.
 	NRIUnlimited = "unlimited-burstable.resource-policy.nri.io"
-	// NRIMemoryQoS names a memory class. NRIMemoryHigh and NRISwapMax are the values of single files. They are
-	// the keys of the plugin memory-qos.
+	// NRIMemoryQoS names a memory class. NRIMemoryHigh and NRISwapMax are the values of the files memory.high and
+	// memory.swap.max. These are the keys of the plugin memory-qos.
 	NRIMemoryQoS  = "class.memory-qos.nri.io"
 	NRIMemoryHigh = "memory.high.memory-qos.nri.io"
 	NRISwapMax    = "memory.swap.max.memory-qos.nri.io"
-	// NRIMemoryPolicyClass names a class of NUMA memory policies. NRIMemoryPolicyText has a policy. They are the
+	// NRIMemoryPolicyClass names a class of NUMA memory policies. NRIMemoryPolicyText has a policy. These are the
 	// keys of the plugin memory-policy.
 	NRIMemoryPolicyClass = "class.memory-policy.nri.io"
 	NRIMemoryPolicyText  = "policy.memory-policy.nri.io"
-	// NRIHints lists the kinds of devices that influence where a container is placed. NRIDenyHints lists
-	// paths of devices that do not. NRIAllowHints lists exceptions from NRIDenyHints.
+	// NRIHints lists the kinds of devices near which the agent places a container. NRIDenyHints lists paths of devices
+	// that do not count. NRIAllowHints lists exceptions from NRIDenyHints.
 	NRIHints      = "topologyhints.resource-policy.nri.io"
 	NRIDenyHints  = "deny.topologyhints.resource-policy.nri.io"
 	NRIAllowHints = "allow.topologyhints.resource-policy.nri.io"
@@ -69,7 +69,7 @@ const maxColdStart = 3600 // s
 // maxBalloonTypeName is the greatest length of the name of a balloon type in bytes, as in the configuration.
 const maxBalloonTypeName = 63
 
-// MemoryKinds returns the kinds of memory that nodes have, by their names.
+// MemoryKinds returns the kinds of memory that NUMA nodes can have, by their names.
 func MemoryKinds() map[string]topology.MemoryKind {
 	return map[string]topology.MemoryKind{"DRAM": topology.DRAM, "HBM": topology.HBM, "PMEM": topology.PMEM}
 }
@@ -99,10 +99,11 @@ func readNRIPlugins(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	out.AntiAffinity = t.affinities(out, NRIAntiAffinity, -1)
 }
 
-// UnlimitedLevels returns the parts of a node in which containers without a CPU limit can be placed, with their
-// names in configuration and annotations.
+// UnlimitedLevels returns the parts of a node in which the agent can place Burstable containers without a CPU limit, by
+// their names in the configuration and in annotations.
 func UnlimitedLevels() []string { return []string{"system", "package", "die", "numa", "l3cache"} }
 
+// level reads one of UnlimitedLevels. The text "socket" means "package".
 func (t *podTexts) level(key string) (string, error) {
 	text, err := t.required(key)
 	if text == "socket" {
@@ -114,7 +115,8 @@ func (t *podTexts) level(key string) (string, error) {
 	return text, err
 }
 
-// required returns an annotation, or an error if it is empty, or exceeds the limits for one pod.
+// required returns the text of an annotation. It returns an error if the text is empty, or if it exceeds the limits for
+// the annotations of one pod.
 func (t *podTexts) required(key string) (string, error) {
 	text := strings.TrimSpace(t.annotation(key))
 	if text == "" {
@@ -142,7 +144,7 @@ func (t *podTexts) className(key string) (string, error) {
 // MemoryBytes is the value of a cgroup v2 file that limits memory.
 type MemoryBytes int64
 
-// NoLimit is the value that means no limit.
+// NoLimit is the MemoryBytes for "no limit", which the kernel's files write as "max".
 const NoLimit MemoryBytes = math.MaxInt64
 
 // String returns the text for the kernel's file.
@@ -153,7 +155,7 @@ func (b MemoryBytes) String() string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// memoryBytes reads "max", or a number of bytes, which it rounds down to whole pages like the kernel.
+// memoryBytes reads "max" or a number of bytes. Like the kernel, it rounds the number down to whole pages.
 func (t *podTexts) memoryBytes(key string) (MemoryBytes, error) {
 	text, err := t.required(key)
 	if err != nil || text == "max" {
@@ -178,7 +180,7 @@ func (t *podTexts) boolean(key string) (bool, error) {
 // durationPattern matches hours, minutes and seconds in Go's form, without fractions.
 var durationPattern = regexp.MustCompile(`^(?:(\d{1,4})h)?(?:(\d{1,4})m)?(?:(\d{1,4})s)?$`)
 
-// coldStart reads the duration of a cold start. The annotation is YAML with the key duration.
+// coldStart reads the duration of a cold start, in seconds. The annotation is YAML with the key duration.
 func (t *podTexts) coldStart(key string) (seconds int, err error) {
 	var text struct {
 		Duration string `json:"duration"`
@@ -217,7 +219,8 @@ func (t *podTexts) memoryKinds(key string) (kinds []topology.MemoryKind, err err
 	return kinds, nil
 }
 
-// booleanRequest returns a request by scoped annotations. "false" requests nothing.
+// booleanRequest returns the request for a field of type bool. A pod makes the request only if it sets the field to
+// true, for the whole pod or for one container.
 func booleanRequest(of func(*Pod) *Sourced[PerContainer[bool]]) request {
 	r := fieldRequest(of, describePerContainer)
 	r.key = func(p *Pod) string {

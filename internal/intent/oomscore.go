@@ -12,7 +12,7 @@ const minOOMScore, maxOOMScore = -1000, 1000
 // checkOOMScore returns an error if the kernel would refuse a score.
 func checkOOMScore(n int64) error {
 	if n < minOOMScore || n > maxOOMScore {
-		return fmt.Errorf("is %d, want %d to %d", n, minOOMScore, maxOOMScore)
+		return fmt.Errorf("the score is %d, want %d to %d", n, minOOMScore, maxOOMScore)
 	}
 	return nil
 }
@@ -23,7 +23,7 @@ func readOOMScore(t *podTexts, out *Pod) {
 		if err == nil {
 			err = checkOOMScore(n)
 		} else {
-			err = errors.New("is not a whole number")
+			err = errors.New("the score is not a whole number")
 		}
 		if err == nil {
 			out.OOMScore = Sourced[int64]{n, KoordOOMScore}

@@ -6,17 +6,19 @@ import (
 	"strings"
 )
 
-// RDTShares is a pod's request for shares of caches and memory bandwidth. Package resctrl
-// parses the text, such as "L3 0-40, L3@1 20-60, MB 30".
+// RDTShares is a pod's request for shares of caches and memory bandwidth, in percent. Package resctrl
+// parses the text, such as "L3 0-40, L3@1 20-60, MB 30": L3@1 is for the cache with id 1.
 type RDTShares string
 
 // maxCaches limits the number of caches that a pod may name.
 const maxCaches = 256
 
+// rdtCache is the JSON of a share of a cache.
 type rdtCache struct {
-	Range []int `json:"range"`
+	Range []int `json:"range"` // the first and the last percent of the cache
 }
 
+// rdtBandwidth is the JSON of a share of memory bandwidth.
 type rdtBandwidth struct {
 	Percent *int `json:"percent"`
 }
@@ -43,7 +45,7 @@ func readResctrl(t *podTexts, out *Pod) {
 	}
 	text := t.annotation(KoordResctrl)
 	if len(ask.Cache.Per) > maxCaches || len(ask.Bandwidth.Per) > maxCaches {
-		out.reportMalformed(KoordResctrl, text, "more than %d caches", maxCaches)
+		out.reportMalformed(KoordResctrl, text, "has more than %d caches", maxCaches)
 		return
 	}
 	var shares []string
@@ -78,7 +80,8 @@ func readResctrl(t *podTexts, out *Pod) {
 	}
 }
 
-// checkCacheID returns an error if the id of a cache is out of range, and otherwise err.
+// checkCacheID returns an error if the id of a cache is out of range. If the id is valid, it returns the error of the
+// share.
 func checkCacheID(id int, err error) error {
 	if id < 0 || id >= 1<<16 {
 		return fmt.Errorf("cacheID is %d, want 0 to %d", id, 1<<16-1)
@@ -86,6 +89,7 @@ func checkCacheID(id int, err error) error {
 	return err
 }
 
+// share returns the share in the notation of RDTShares.
 func (c rdtCache) share() (string, error) {
 	if len(c.Range) != 2 || c.Range[0] < 0 || c.Range[1] > 100 || c.Range[0] >= c.Range[1] {
 		return "", fmt.Errorf("range is %v, want two numbers from 0 to 100, the first less than the second", c.Range)
@@ -93,6 +97,7 @@ func (c rdtCache) share() (string, error) {
 	return fmt.Sprintf("%d-%d", c.Range[0], c.Range[1]), nil
 }
 
+// share returns the share in the notation of RDTShares.
 func (b rdtBandwidth) share() (string, error) {
 	if b.Percent == nil || *b.Percent <= 0 || *b.Percent > 100 {
 		return "", errors.New("percent is missing or not from 1 to 100")

@@ -29,8 +29,8 @@ const (
 	rubikOnline  = "online"
 )
 
-// CacheLevels returns the shares of rubik's levels of cache and memory bandwidth, by
-// name. The level max has no shares, because it is the whole cache and bandwidth.
+// CacheLevels returns the shares of cache and memory bandwidth that rubik's levels give, by the name of the level. The
+// text for the level max is "", because this level gives the whole cache and bandwidth.
 func CacheLevels() map[string]RDTShares {
 	return map[string]RDTShares{"low": "L3 0-20, MB 10", "middle": "L3 0-30, MB 30", "high": "L3 0-50, MB 50", "max": ""}
 }
@@ -46,8 +46,8 @@ func rubikKeys() []Key {
 		{Name: RubikCPI, Location: PodAnnotation, Handling: KeyUnsupported, Why: "the agent does not lower quotas according to the measured load"},
 		{Name: "qos.kunpeng.huawei.com/group", Location: PodLabel, Handling: KeyUnsupported, Why: "the agent does not read groups of kunpeng-qos-controller"},
 		{Name: "qos.kunpeng.huawei.com/workload-class", Location: PodLabel, Handling: KeyUnsupported, Why: "the agent does not read groups of kunpeng-qos-controller"},
-		{Name: "kubectl.kubernetes.io/last-applied-configuration", Location: PodAnnotation, Handling: KeyIgnored, Why: "rubik reads limits there; here they come from the runtime and the pod's spec"},
-		{Name: "kubernetes.io/config.hash", Location: PodAnnotation, Handling: KeyIgnored, Why: "the UID of a static pod; the runtime reports the cgroup itself"},
+		{Name: "kubectl.kubernetes.io/last-applied-configuration", Location: PodAnnotation, Handling: KeyIgnored, Why: "rubik reads the pod's limits from it; the agent gets the limits from the runtime and the pod's spec"},
+		{Name: "kubernetes.io/config.hash", Location: PodAnnotation, Handling: KeyIgnored, Why: "rubik finds the cgroup of a static pod by it; the agent gets the cgroup from the runtime"},
 	}
 }
 
@@ -73,10 +73,10 @@ func readPreemptable(t *podTexts, out *Pod) {
 	case "":
 	case "true":
 		out.Preemptable = Sourced[bool]{true, RubikPreemptable}
-		out.Class, out.Name = Sourced[Class]{Reclaimed, RubikPreemptable}, rubikOffline
+		out.Class, out.ClassName = Sourced[Class]{Reclaimed, RubikPreemptable}, rubikOffline
 	case "false":
 		out.Preemptable = Sourced[bool]{false, RubikPreemptable}
-		out.Class, out.Name = Sourced[Class]{Shared, RubikPreemptable}, rubikOnline
+		out.Class, out.ClassName = Sourced[Class]{Shared, RubikPreemptable}, rubikOnline
 	default:
 		out.reportMalformed(RubikPreemptable, text, `want "true" or "false"`)
 	}
@@ -114,9 +114,8 @@ type rubikLimit struct {
 	Value  quantity `json:"value"`
 }
 
-// readBlkioLimit reads limits of disks, a list for each direction. If one limit is
-// malformed, it drops all limits, so that a typing error never removes the limit of
-// a single disk.
+// readBlkioLimit reads limits of disks, a list for each direction. If one limit is malformed, it drops all limits. So a
+// pod with a typing error never has only some of the limits that it requests.
 func readBlkioLimit(t *podTexts, out *Pod) {
 	var ask struct {
 		ReadBPS   []rubikLimit `json:"device_read_bps"`
@@ -158,7 +157,7 @@ func readBlkioLimit(t *podTexts, out *Pod) {
 	}
 }
 
-// add adds a limit to the limits of its disk. into selects the direction.
+// add adds a limit to the limits of its disk. The function into returns the number for the direction of the limit.
 func (l rubikLimit) add(disks map[string]*blkioConfig, into func(*blkioConfig) *int64) error {
 	n, err := l.Value.integer()
 	if err != nil {
@@ -168,7 +167,7 @@ func (l rubikLimit) add(disks map[string]*blkioConfig, into func(*blkioConfig) *
 	c := disks[name]
 	if c == nil {
 		if len(disks) == maxDisks {
-			return fmt.Errorf("more than %d devices", maxDisks)
+			return fmt.Errorf("has more than %d devices", maxDisks)
 		}
 		c = &blkioConfig{}
 		disks[name] = c
@@ -177,5 +176,5 @@ func (l rubikLimit) add(disks map[string]*blkioConfig, into func(*blkioConfig) *
 		*at = n
 		return nil
 	}
-	return fmt.Errorf("device %s has two limits in one direction", printable(l.Device))
+	return fmt.Errorf("device %s has two different limits in one direction", printable(l.Device))
 }

@@ -38,8 +38,8 @@ func TestPreemptable(t *testing.T) {
 			p.Labels[RubikPreemptable] = c.label
 		}
 		got := Read(p, nil, Dialects())
-		if got.Name != c.want || got.Class.V != c.class || len(got.Problems) != c.problems || got.Preemptable.IsSet() != (c.want != "") {
-			t.Errorf("%s: %q, %v, %+v, %v", c.name, got.Name, got.Class, got.Preemptable, got.Problems)
+		if got.ClassName != c.want || got.Class.V != c.class || len(got.Problems) != c.problems || got.Preemptable.IsSet() != (c.want != "") {
+			t.Errorf("%s: %q, %v, %+v, %v", c.name, got.ClassName, got.Class, got.Preemptable, got.Problems)
 		}
 		if got.Silent() != (c.want == "") {
 			t.Errorf("%s: silent is %v", c.name, got.Silent())
@@ -66,8 +66,8 @@ func TestTwoDialects(t *testing.T) {
 		}
 	}
 	pod.Labels[KoordQoSClass] = "BE"
-	if got := Read(pod, nil, []string{"koordinator", "rubik"}); got.Name != "BE" || !got.Preemptable.V || len(got.Problems) != 0 {
-		t.Errorf("two that agree: %q, %+v, %v", got.Name, got.Preemptable, got.Problems)
+	if got := Read(pod, nil, []string{"koordinator", "rubik"}); got.ClassName != "BE" || !got.Preemptable.V || len(got.Problems) != 0 {
+		t.Errorf("two that agree: %q, %+v, %v", got.ClassName, got.Preemptable, got.Problems)
 	}
 }
 
@@ -87,8 +87,8 @@ func TestRubikFollowed(t *testing.T) {
 		{"changed", spec, rubikOnline, false},
 		{"taken away", &lifecycle.PodSpec{Meta: &lifecycle.PodMeta{}}, "", false},
 	} {
-		if got := Read(pod, c.spec, Dialects()); got.Name != c.want || got.Burst.IsSet() != c.said {
-			t.Errorf("%s: %q, %+v", c.name, got.Name, got.Burst)
+		if got := Read(pod, c.spec, Dialects()); got.ClassName != c.want || got.Burst.IsSet() != c.said {
+			t.Errorf("%s: %q, %+v", c.name, got.ClassName, got.Burst)
 		}
 	}
 }

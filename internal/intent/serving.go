@@ -15,14 +15,14 @@ import (
 type ServingSettings struct {
 	// Hooks are the names of the enabled hooks.
 	Hooks []string
-	// Policy is placement.policy; "" is none.
+	// Policy is the option placement.policy; "" means the policy none.
 	Policy string
 	// KubeletOwnsCPUs reports whether the kubelet decides which containers own CPUs (authority: kubelet).
 	KubeletOwnsCPUs bool
 }
 
-// ServingHooks returns the hooks that serve a kind of request made by a key; one of them is
-// enough.
+// ServingHooks returns the hooks that can serve a request of this kind from this key. One of these hooks is enough to
+// serve the request.
 func ServingHooks(kind Kind, key string) []string {
 	if key == RubikPreemptable {
 		kind = Preemption
@@ -43,7 +43,7 @@ func (s *ServingSettings) removeUnserved(p *Pod) {
 		}
 		if hooks := ServingHooks(kind, key); !slices.ContainsFunc(hooks, s.hasHook) {
 			value := sub.value(p)
-			if kind != GPUEnv && kind != Devices { // placement can still choose CPUs near the devices
+			if kind != GPUEnv && kind != Devices { // a request for devices stays: placement can still choose CPUs near them
 				sub.remove(p)
 			}
 			p.reportUnservedOnce(key, value, "%s: no enabled hook serves this request; to serve it, set %s", kind, enablingSettings(hooks))
@@ -63,14 +63,14 @@ func (s *ServingSettings) removeUnserved(p *Pod) {
 	}
 }
 
-// policyGroup are requests that only some placement policies serve.
+// policyGroup has requests that only some placement policies serve.
 type policyGroup struct {
 	policies []string
 	requests []request
 }
 
-// servedByPolicies has the requests that only the placement policies balloons or topology-aware serve. It is built
-// once, because the runtime waits while the agent reads a pod.
+// servedByPolicies has the requests that only the placement policies balloons or topology-aware serve. The list is
+// built only once, because the runtime waits while the agent reads a pod.
 var servedByPolicies = policyRequests()
 
 func policyRequests() []policyGroup {
@@ -119,30 +119,30 @@ func (s *ServingSettings) removePoolRequests(p *Pod) {
 	if s.Policy == "pools" {
 		return
 	}
-	none := lazyText(func() string {
+	needsPools := lazyText(func() string {
 		return "the node's placement policy is " + cmp.Or(s.Policy, "none") + "; to serve this request, set placement.policy: pools"
 	})
 	if p.NUMA.IsSet() {
-		p.reportUnserved(p.NUMA.Key, describeValue(p.NUMA.V), "%s: binding to NUMA nodes: %s", NUMANodes, none)
+		p.reportUnserved(p.NUMA.Key, describeValue(p.NUMA.V), "%s: binding to NUMA nodes: %s", NUMANodes, needsPools)
 		p.NUMA = Sourced[NUMABinding]{}
 	}
 	if p.Pool.IsSet() {
-		p.reportUnserved(p.Pool.Key, p.Pool.V, "%s: a pool by name: %s", NamedPool, none)
+		p.reportUnserved(p.Pool.Key, p.Pool.V, "%s: a pool by name: %s", NamedPool, needsPools)
 		p.Pool = Sourced[string]{}
 	}
 	if p.CoreKind.IsSet() {
-		p.reportUnserved(p.CoreKind.Key, p.CoreKind.V.String(), "%s: %s", CPUPreference, none)
+		p.reportUnserved(p.CoreKind.Key, p.CoreKind.V.String(), "%s: %s", CPUPreference, needsPools)
 		p.CoreKind = Sourced[topology.CoreKind]{}
 	}
 	if p.PrefersIsolatedCPUs.IsSet() {
-		p.reportUnserved(p.PrefersIsolatedCPUs.Key, fmt.Sprint(p.PrefersIsolatedCPUs.V), "%s: %s", CPUPreference, none)
+		p.reportUnserved(p.PrefersIsolatedCPUs.Key, fmt.Sprint(p.PrefersIsolatedCPUs.V), "%s: %s", CPUPreference, needsPools)
 		p.PrefersIsolatedCPUs = Sourced[bool]{}
 	}
 	if p.Class.V == Dedicated && !p.CPUs.IsSet() && !s.KubeletOwnsCPUs && s.hasHook("cpuset") {
 		if s.Policy == "" || s.Policy == "none" {
-			p.reportUnserved(p.Class.Key, p.Name, "%s: no scheduler assigned CPUs to the pod, and %s; its containers run in the shared pool", ClassDedicated, none)
+			p.reportUnserved(p.Class.Key, p.ClassName, "%s: no scheduler assigned CPUs to the pod, so its containers run in the shared pool; %s", ClassDedicated, needsPools)
 		} else {
-			p.reportUnserved(p.Class.Key, p.Name, "%s: the node's placement policy %s does not read this class; it places the pod by its own rules", ClassDedicated, s.Policy)
+			p.reportUnserved(p.Class.Key, p.ClassName, "%s: the node's placement policy %s does not read this class; it places the pod by its own rules", ClassDedicated, s.Policy)
 		}
 	}
 }
@@ -167,12 +167,12 @@ func (p *Pod) reportUnservedOnce(key, value, format string, args ...any) {
 
 // keyIndex has the keys that pods can have, from the table of keys.
 type keyIndex struct {
-	unsupported []podKey // the keys that the agent does not read, each once
-	scoped      map[string]Key
-	read        []podKey // the keys that the agent reads, each once
+	unsupported []podKey       // the keys that the agent does not read, each once
+	scoped      map[string]Key // the keys that also have the forms KEY/pod and KEY/container.NAME, by Name
+	read        []podKey       // the keys that the agent reads, each once
 }
 
-// podKey is a key with the names of its labels or annotations for a whole pod.
+// podKey is a key with the names of the labels or annotations that make its request for a whole pod.
 type podKey struct {
 	Key
 	names []string
@@ -185,7 +185,8 @@ func podKeyOf(k Key) podKey {
 	return podKey{k, []string{k.Name}}
 }
 
-// indexedKeys is the index of all keys. It is built once, because the runtime waits while the agent reads a pod.
+// indexedKeys is the index of all keys. The index is built only once, because the runtime waits while the agent reads a
+// pod.
 var indexedKeys = indexOf(Keys())
 
 func indexOf(keys []Key) keyIndex {
@@ -212,13 +213,13 @@ func indexOf(keys []Key) keyIndex {
 	return x
 }
 
-// maxScannedAnnotations is the number of annotations up to which the agent searches a pod for scoped keys of
-// containers. It finds all other keys even if the pod has more annotations.
+// maxScannedAnnotations limits the search for the keys KEY/container.NAME. If a pod has more annotations, the agent
+// does not search them for such keys. It finds all other keys with any number of annotations.
 const maxScannedAnnotations = 512
 
 // reportUnread reports the keys of the pod that the agent does not read: unsupported keys, and keys of
-// dialects that are not in order.
-func (p *Pod) reportUnread(t *podTexts, order []string) {
+// systems that are not in the list dialects of the configuration.
+func (p *Pod) reportUnread(t *podTexts, enabledDialects []string) {
 	for _, k := range indexedKeys.unsupported {
 		for _, name := range k.names {
 			p.reportUnsupported(k.Key, name, t.textOf(k.Key, name))
@@ -230,12 +231,12 @@ func (p *Pod) reportUnread(t *podTexts, order []string) {
 		switch k := indexedKeys.scoped[name]; {
 		case k.Handling != KeyRead:
 			p.reportUnsupported(k, key, t.annotations.created[key])
-		case !slices.Contains(order, k.System):
+		case !slices.Contains(enabledDialects, k.System):
 			unread[k.System] = append(unread[k.System], key)
 		}
 	}
 	for _, k := range indexedKeys.read {
-		if slices.Contains(order, k.System) {
+		if slices.Contains(enabledDialects, k.System) {
 			continue
 		}
 		for _, name := range k.names {

@@ -13,15 +13,15 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Limits for the labels and annotations that the agent reads from one pod. The API server accepts 256 KiB
-// of annotations. The agent decides one event at a time, so a large pod must not delay other pods.
-// Schedulers write far less: 3 KiB for a list of 1,024 CPUs, 200 bytes for each container with batch
+// Limits for the labels and annotations that the agent reads from one pod. The API server accepts 256 KiB of
+// annotations. The agent decides one event at a time, so long annotations of one pod must not delay other pods.
+// Schedulers write far less than the limits: 3 KiB for a list of 1,024 CPUs, 200 bytes for each container with batch
 // resources, 250 bytes for each device. lifecycle.MaxValueBytes limits a single text.
 const (
 	// maxTexts limits the labels and annotations that are read from a pod, in bytes.
 	maxTexts = 32 << 10
-	// maxValues limits the objects, lists and members in their JSON, because each
-	// takes much time to parse. A container with batch resources has seven.
+	// maxValues limits the objects, lists and members in the JSON of a pod's annotations, because each of them takes
+	// much time to parse. A container with batch resources has seven of them.
 	maxValues = 768
 	// maxMemberName limits the name of a member of a JSON object in bytes, because errors repeat it.
 	maxMemberName = 512
@@ -32,16 +32,16 @@ const (
 type podTexts struct {
 	labels, annotations editedTexts
 	parent              string // the pod's cgroup parent
-	// read has the texts that were read, by kind and key. A text that exceeds the limits is "".
+	// read has the texts that were read, by kind ("label " or "annotation ") and key. A text that exceeds the limits
+	// is "".
 	read map[string]string
 	*textBudget
 }
 
-// editedTexts has the labels, or the annotations, of a pod at its creation and now. The runtime stores
-// created, and the pod's spec has current. meta determines which of the two maps applies to a key.
+// editedTexts has the labels, or the annotations, of a pod at its creation and now.
 type editedTexts struct {
-	created, current map[string]string
-	meta             *lifecycle.PodMeta // nil if current is not known
+	created, current map[string]string  // from the runtime, and from the pod's spec
+	meta             *lifecycle.PodMeta // tells for which keys current applies; nil if current is not known
 }
 
 // of returns the value of a key; "" if it is missing.
@@ -52,13 +52,12 @@ func (e editedTexts) of(key string) string {
 	return e.created[key]
 }
 
-// textBudget is the amount of a pod's text that may still be read. problems reports the texts that exceeded
-// this amount or another limit.
+// textBudget is the amount of a pod's text that the agent may still read.
 type textBudget struct {
-	bytes, values int
+	bytes, values int // bytes of text, and values in JSON
 	// yaml is a number of bytes of YAML. indicators is a number of characters in YAML that may begin a value.
 	yaml, indicators int
-	problems         []lifecycle.Problem
+	problems         []lifecycle.Problem // of the texts that exceeded the budget or another limit
 }
 
 func podTextsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *podTexts {
@@ -73,8 +72,8 @@ func podTextsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *podTexts {
 	return t
 }
 
-// RequestsDevices reports whether a pod may request devices. For other pods the kubelet's grants
-// have no effect.
+// RequestsDevices reports whether a pod may request devices. The agent does not need the kubelet's device grants of
+// other pods.
 func RequestsDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
 
 // LabelOf returns the value of a label at the pod's creation. ok is false if the label is missing or too
@@ -84,14 +83,14 @@ func LabelOf(pod *lifecycle.Pod, key string) (value string, ok bool) {
 	return value, ok && len(value) <= lifecycle.MaxValueBytes
 }
 
-// forgesRecord returns the value of the record key on a pod, which only containers may have.
+// forgesRecord returns the value of RecordKey if a pod has this annotation. Only containers may have it.
 func forgesRecord(pod *lifecycle.Pod) (text string, forged bool) {
 	text, forged = pod.Annotations[RecordKey]
 	return text, forged
 }
 
-// ContainerMetadata returns the labels and annotations of a container for the conditions of rules and policies,
-// without the agent's record. The limits above do not apply, because the agent does not parse these
+// ContainerMetadata returns the labels and annotations of a container, without the agent's record, for the conditions
+// of rules and policies. The limits for texts of a pod do not apply to them, because the agent does not parse these
 // texts.
 func ContainerMetadata(c *lifecycle.Container) (labels, annotations map[string]string) {
 	annotations = c.Annotations
@@ -106,10 +105,10 @@ func ContainerMetadata(c *lifecycle.Container) (labels, annotations map[string]s
 // keys and values.
 const maxHookTexts = 64 << 10
 
-// AnnotationsForHooks returns the annotations that are matched against conditions of OCI hooks: the annotations of
-// the pod and of the container. The pod's have priority, as in NRI 0.12, plugin hook-injector. AnnotationsForHooks
-// leaves out values longer than lifecycle.MaxValueBytes. In the order of keys, it also leaves out annotations
-// that exceed maxHookTexts.
+// AnnotationsForHooks returns the annotations that are matched against conditions of OCI hooks: the annotations of the
+// pod and of the container. The pod's annotations have priority, as in NRI's plugin hook-injector (0.12).
+// AnnotationsForHooks leaves out values longer than lifecycle.MaxValueBytes. It adds up the sizes of the others in the
+// order of their keys, and leaves out each annotation that would exceed maxHookTexts.
 func AnnotationsForHooks(pod *lifecycle.Pod, ofContainer map[string]string) map[string]string {
 	all := make(map[string]string, len(ofContainer))
 	maps.Copy(all, ofContainer)
@@ -134,8 +133,8 @@ func (t *podTexts) label(key string) string { return t.text("label ", key, t.lab
 // annotation returns the value of an annotation; "" if it is missing or exceeds the limits.
 func (t *podTexts) annotation(key string) string { return t.text("annotation ", key, t.annotations) }
 
-// textOf returns the value of a key, from labels or annotations. It does not count against the limits,
-// because the agent does not parse it.
+// textOf returns the value of a key, from labels or annotations. The value does not count against the limits,
+// because the agent does not parse the value.
 func (t *podTexts) textOf(k Key, name string) string {
 	if k.Location == PodAnnotation {
 		return t.annotations.of(name)
@@ -147,7 +146,7 @@ func (t *podTexts) textOf(k Key, name string) string {
 	return text
 }
 
-// text returns a value, and subtracts it from the budget when it is read for the first time.
+// text returns a value. When the value is read for the first time, text subtracts its length from the budget.
 func (t *podTexts) text(kind, key string, from editedTexts) string {
 	text := from.of(key)
 	if text == "" {
@@ -159,9 +158,9 @@ func (t *podTexts) text(kind, key string, from editedTexts) string {
 	t.read[kind+key] = ""
 	switch {
 	case len(text) > lifecycle.MaxValueBytes:
-		t.reportTooLong(key, text, "longer than %d bytes", lifecycle.MaxValueBytes)
+		t.reportTooLong(key, text, "the text is longer than %d bytes", lifecycle.MaxValueBytes)
 	case len(text) > t.bytes:
-		t.reportTooLong(key, text, "too long: the agent reads at most %d bytes of the labels and annotations of one pod", maxTexts)
+		t.reportTooLong(key, text, "the text is too long: the agent reads at most %d bytes of the labels and annotations of one pod", maxTexts)
 	default:
 		t.bytes -= len(text)
 		t.read[kind+key] = text
@@ -174,9 +173,9 @@ func (t *podTexts) reportTooLong(key, text, format string, args ...any) {
 	t.problems = append(t.problems, lifecycle.Problem{Key: key, Value: printable(text), Reason: fmt.Sprintf(format, args...)})
 }
 
-// decode decodes the JSON of an annotation. Keys are case-sensitive, and duplicate keys are errors. It
-// allows unknown keys, because newer schedulers add keys. It returns false if the annotation is missing
-// or malformed. It reports a malformed annotation.
+// decode decodes the JSON of an annotation. Keys are case-sensitive, and duplicate keys are errors. Unknown keys are
+// allowed, because newer schedulers add keys. decode returns false if the annotation is missing or malformed. It
+// reports a malformed annotation.
 func (t *podTexts) decode(key string, into any, out *Pod) bool {
 	text := t.annotation(key)
 	if text == "" {
@@ -185,10 +184,10 @@ func (t *podTexts) decode(key string, into any, out *Pod) bool {
 	values, member := measureJSON(text)
 	switch {
 	case values > t.values:
-		out.reportMalformed(key, text, "too many values: the agent reads at most %d from the annotations of one pod", maxValues)
+		out.reportMalformed(key, text, "too many JSON values: the agent reads at most %d from the annotations of one pod", maxValues)
 		return false
 	case member > maxMemberName:
-		out.reportMalformed(key, text, "malformed JSON: a name longer than %d bytes", maxMemberName)
+		out.reportMalformed(key, text, "malformed JSON: a member has a name longer than %d bytes", maxMemberName)
 		return false
 	}
 	t.values -= values
@@ -212,8 +211,8 @@ func (t *podTexts) members(key string) []string {
 
 func oneLine(err error) string { return printable(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
-// measureJSON returns the number of values in a JSON text, and the length of the longest member name. It
-// counts commas and opening brackets. The decoder refuses a text that is not JSON.
+// measureJSON returns the number of values in a JSON text, and the length of the longest member name. Each comma and
+// each opening bracket counts as a value. measureJSON does not check the text: the decoder refuses malformed JSON.
 func measureJSON(text string) (values, member int) {
 	length := 0 // of the last string
 	for i := 0; i < len(text); i++ {

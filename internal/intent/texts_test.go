@@ -78,13 +78,13 @@ func TestEveryTextIsBounded(t *testing.T) {
 		}
 		long := text + strings.Repeat(" ", lifecycle.MaxValueBytes)
 		got := read(nil, map[string]string{key: long})
-		if !got.Silent() || len(got.Problems) != 1 || !strings.HasPrefix(got.Problems[0].Reason, "longer than 16384 bytes") || got.Problems[0].Key != key {
+		if !got.Silent() || len(got.Problems) != 1 || !strings.HasPrefix(got.Problems[0].Reason, "the text is longer than 16384 bytes") || got.Problems[0].Key != key {
 			t.Errorf("%s of %d bytes: silent %v, %v", key, len(long), got.Silent(), got.Problems)
 		}
 	}
 	for _, label := range []string{KoordQoSClass, KoordCoreSchedGroup, KoordCoreSchedPolicy, RubikPreemptable} {
 		got := read(map[string]string{label: strings.Repeat("a", lifecycle.MaxValueBytes+1)}, nil)
-		if !got.Silent() || len(got.Problems) != 1 || !strings.HasPrefix(got.Problems[0].Reason, "longer than") {
+		if !got.Silent() || len(got.Problems) != 1 || !strings.HasPrefix(got.Problems[0].Reason, "the text is longer than") {
 			t.Errorf("label %s: %v", label, got.Problems)
 		}
 	}
@@ -102,7 +102,7 @@ func TestTextsAreBoundedTogether(t *testing.T) {
 		"bytes": {map[string]string{
 			KatalystCPU: half + `{}`, KatalystMemory: half + `{}`, KatalystNetwork: half + `{}`,
 		}, "too long: the agent reads at most 32768 bytes"},
-		"values":      {map[string]string{KoordResourceStatus: many, KoordExtended: many}, "too many values: the agent reads at most 768"},
+		"values":      {map[string]string{KoordResourceStatus: many, KoordExtended: many}, "too many JSON values: the agent reads at most 768"},
 		"a long name": {map[string]string{KoordExtended: `{"` + strings.Repeat("n", maxMemberName+1) + `":0}`}, "a name longer than 512 bytes"},
 	} {
 		got := read(nil, c.annotations)

@@ -8,7 +8,7 @@ import (
 // The keys of Trimtab, for requests that other dialects do not have.
 const (
 	// TrimtabUnsetQuota removes ("true") or keeps ("false") the CPU quota of a pod that owns its
-	// CPUs. It has priority over the node's default.
+	// CPUs. The annotation has priority over the node's default.
 	TrimtabUnsetQuota = "trimtab.io/unset-cpu-quota"
 	// TrimtabBlockIOClass names a class of the runtime's block I/O configuration.
 	TrimtabBlockIOClass = "trimtab.io/blockio-class"
@@ -17,7 +17,7 @@ const (
 	// TrimtabHugepages limits containers' huge pages, by container and resource:
 	// {"main":{"hugepages-2Mi":"64Mi"}}.
 	TrimtabHugepages = "trimtab.io/hugepage-limits"
-	// TrimtabCPUEnv requests environment variables with a container's CPUs: "true" for the variables
+	// TrimtabCPUEnv requests environment variables that tell a container its CPUs: "true" for the variables
 	// in the node's configuration, or a list such as GOMAXPROCS=count,MY_CPUS=list.
 	TrimtabCPUEnv = "trimtab.io/cpu-env"
 	// TrimtabCDIDevices requests exclusive CDI devices by container and kind, as a number or by name:
@@ -55,7 +55,7 @@ func readTrimtab(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	}
 }
 
-func readBool(t *podTexts, key string, out *Pod) (said Sourced[bool]) {
+func readBool(t *podTexts, key string, out *Pod) (none Sourced[bool]) {
 	switch text := t.annotation(key); text {
 	case "":
 	case "true", "false":
@@ -63,5 +63,5 @@ func readBool(t *podTexts, key string, out *Pod) (said Sourced[bool]) {
 	default:
 		out.reportMalformed(key, text, `want "true" or "false"`)
 	}
-	return said
+	return none
 }

@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// maxDescription limits a description, in bytes. Printable shortens descriptions for users anyway, and the request of a
-// hostile pod can have thousands of parts.
+// maxDescription limits a description, in bytes. The request of a hostile pod can have thousands of parts, and
+// Printable shortens a long description anyway.
 const maxDescription = 512
 
 // describeValue describes a value that a pod requests, for users. It describes the elements of lists and maps, and the
@@ -31,7 +31,7 @@ func describeValue[T any](v T) string {
 // description collects the parts of a description.
 type description struct {
 	parts []string
-	size  int
+	size  int // of all parts, in bytes
 }
 
 // add adds a part, and reports whether there is room for more.
@@ -49,6 +49,7 @@ func (w *description) String() string {
 	return strings.Join(w.parts, ", ")
 }
 
+// describe returns the description of a value for describeValue; "" for an invalid value or a nil pointer.
 func describe(v reflect.Value) string {
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return ""
@@ -98,7 +99,8 @@ func describeFields(v reflect.Value) string {
 	return all.String()
 }
 
-// fieldName returns the name of a struct's field for users, such as "readBPS" for ReadBPS, and "CPUs" for CPUs.
+// fieldName returns the name of a struct's field for users, such as "readBPS" for ReadBPS. A name that begins with two
+// capital letters, such as CPUs, does not change.
 func fieldName(name string) string {
 	r := []rune(name)
 	if len(r) > 1 && unicode.IsUpper(r[1]) {

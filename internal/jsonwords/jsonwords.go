@@ -1,5 +1,5 @@
-// Package jsonwords rewrites the messages of Go's JSON decoders for users. It parses the texts of encoding/json and
-// of sigs.k8s.io/json, because their error types are internal.
+// Package jsonwords rewrites the error messages of Go's JSON decoders for users. It parses the texts of the errors of
+// encoding/json and sigs.k8s.io/json, because the types of many of these errors are internal to the packages.
 package jsonwords
 
 import (
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Error returns an error that wraps err. Its text is the text of err in one line, without names of Go
-// types. It returns nil for nil.
+// Error returns an error that wraps err. The new error's text is the text of err in one line, with plain words instead
+// of the names of Go types. Error returns nil if err is nil.
 func Error(err error) error {
 	if err == nil {
 		return nil
@@ -26,10 +26,11 @@ func (p *rewrittenError) Error() string { return p.text }
 func (p *rewrittenError) Unwrap() error { return p.cause }
 
 var (
-	// "json: cannot unmarshal string into Go struct field Pod.spec.containers of type []v1.Container"
-	// "json: cannot unmarshal number 1.5 into Go value of type int"
+	// The expression typeMismatch matches texts such as:
+	//   - "json: cannot unmarshal string into Go struct field Pod.spec.containers of type []v1.Container"
+	//   - "json: cannot unmarshal number 1.5 into Go value of type int"
 	typeMismatch = regexp.MustCompile(`cannot unmarshal (\w+)( [^ ]+)? into Go (?:struct field (\S+)|value) of type (\S*struct \{.*\}|\S+)`)
-	// "invalid character 'r' looking for beginning of value"
+	// The expression unexpectedStart matches texts such as "invalid character 'r' looking for beginning of value".
 	unexpectedStart     = regexp.MustCompile(`invalid character ('.*?'|'\\'') looking for beginning of (value|object key string)`)
 	unexpectedCharacter = regexp.MustCompile(`invalid character ('.*?'|'\\'') (after|in) `)
 	strconvError        = regexp.MustCompile(`strconv\.\w+: parsing (".*?"): (invalid syntax|value out of range)`)
@@ -37,15 +38,15 @@ var (
 	decoderPrefix       = regexp.MustCompile(`(^|[:;] |\n)(?:json|error unmarshaling JSON|error converting YAML to JSON|while decoding JSON): `)
 )
 
-// Text rewrites the text of an error, as Error does.
+// Text rewrites the text of a JSON error in one line, with plain words instead of the names of Go types.
 func Text(s string) string {
-	for range 3 { // errors of nested decoders have several prefixes
+	for range 3 { // errors of nested decoders have up to three prefixes
 		s = decoderPrefix.ReplaceAllString(s, "$1")
 	}
 	s = typeMismatch.ReplaceAllStringFunc(s, func(m string) string {
 		f := typeMismatch.FindStringSubmatch(m)
 		words := "want " + describeType(f[4]) + ", got " + strings.TrimSpace(describeKind(f[1])+f[2])
-		if _, path, found := strings.Cut(f[3], "."); found { // the first part is a Go type
+		if _, path, found := strings.Cut(f[3], "."); found { // the part before the first dot is a Go type
 			return path + ": " + words
 		}
 		return words
@@ -64,7 +65,7 @@ func Text(s string) string {
 	return strings.ReplaceAll(s, "\n", "; ")
 }
 
-// describeType describes a Go type in words, such as "a list".
+// describeType describes a Go type in words. For example, it returns "a list" for the type "[]string".
 func describeType(goType string) string {
 	goType = strings.TrimLeft(goType, "*")
 	switch {
@@ -82,9 +83,9 @@ func describeType(goType string) string {
 	return "a mapping of keys"
 }
 
-// describeKind describes a kind of JSON value in words, such as "a list".
-func describeKind(of string) string {
-	switch of {
+// describeKind describes a kind of JSON value in words. For example, it returns "a list" for the kind "array".
+func describeKind(kind string) string {
+	switch kind {
 	case "string":
 		return "a text"
 	case "object":
@@ -96,5 +97,5 @@ func describeKind(of string) string {
 	case "number":
 		return "a number"
 	}
-	return of
+	return kind
 }

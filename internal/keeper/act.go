@@ -9,13 +9,13 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Actor applies values that are not in cgroup files: attributes of a cgroup's threads, or files in another kernel file
-// system. The keeper stores these values and passes them to the actor again at each Reconcile.
+// Actor applies values that do not belong into cgroup files: attributes of a cgroup's threads, or files in another
+// kernel file system. The keeper stores these values and passes them to the actor again at each Reconcile.
 type Actor interface {
 	// Act applies a value and returns the result. threads returns the ids of the threads in the target's cgroup
 	// and in the cgroups below it.
 	Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error)
-	// Forget undoes the values of an owner that has ended.
+	// Forget undoes the values of an owner (a container or pod) that has ended.
 	Forget(owner string) error
 	// Tidy removes groups and files that earlier runs of the agent left for owners that no longer exist.
 	Tidy() error
@@ -33,7 +33,8 @@ type actors struct {
 	itemsByOwner map[string][]Item // by owner, with at most one item per field and key
 }
 
-// note stores those values of a batch that actors apply. The caller holds the lock.
+// note stores those items of a batch that an actor must apply, because the actor is registered for the field of the
+// item's value. The caller holds the lock.
 func (a *actors) note(batch []Item) {
 	for _, item := range batch {
 		if a.byField[item.Value.Field] == nil {
@@ -44,10 +45,10 @@ func (a *actors) note(batch []Item) {
 	}
 }
 
-// settingKey returns the key of an item's setting, without the cgroup's directory.
+// settingKey returns the item's field and key, which together identify a setting inside one cgroup.
 func (i Item) settingKey() fileKey { return fileKey{field: i.Value.Field, key: i.Value.Key} }
 
-// RegisterActor registers an actor for fields. It is called before the keeper is used.
+// RegisterActor registers an actor for fields. Call it before the keeper is used.
 func (k *Keeper) RegisterActor(a Actor, fields ...lifecycle.Field) {
 	k.actors.all = append(k.actors.all, a)
 	for _, f := range fields {
@@ -55,7 +56,7 @@ func (k *Keeper) RegisterActor(a Actor, fields ...lifecycle.Field) {
 	}
 }
 
-// act makes an actor apply one value.
+// act makes an actor apply one value. The result is Pending if the target's cgroup does not exist.
 func (a *actors) act(item Item) Outcome {
 	o := Outcome{Target: item.Target, Value: item.Value}
 	o.State, o.Err = a.byField[item.Value.Field].Act(item.Target, item.Value, func() ([]int, error) {
@@ -71,7 +72,7 @@ func (a *actors) act(item Item) Outcome {
 	return o
 }
 
-// count counts the result of a value.
+// count adds 1 to the number of values that had the result s.
 func (a *actors) count(s State) {
 	a.mu.Lock()
 	a.counts.Results[s]++
@@ -102,8 +103,8 @@ func (a *actors) forget(owner string) {
 	}
 }
 
-// Tidy makes the actors remove the groups and files that earlier runs of the agent left. Call it when the values
-// of all live pods and containers are applied.
+// Tidy makes the actors remove the groups and files that earlier runs of the agent left. Call it after the values
+// of all live pods and containers were applied.
 func (k *Keeper) Tidy() error {
 	var errs []error
 	for _, a := range k.actors.all {

@@ -18,7 +18,7 @@ func TestContestedList(t *testing.T) {
 		r := newRig(t, v, "p/a")
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
 		r.SetClock(clk.Now)
-		r.SetConflictLimit(ConflictLimit{Limit: 3, Per: time.Minute})
+		r.SetConflictLimit(ConflictLimit{MaxRepairs: 3, Window: time.Minute})
 		r.Apply([]Item{cpus("p/a", "1"), num("p/a", lifecycle.CPUShares, 500)})
 		spoil := func(values ...lifecycle.Value) {
 			t.Helper()

@@ -13,8 +13,8 @@ func (c CoreSched) Act(_ Target, v lifecycle.Value, threads func() ([]int, error
 	return joinState(c.Groups.Join(v.Text, threads))
 }
 
-// Forget does nothing: a cookie ends with its threads.
+// Forget does nothing: the kernel removes a cookie when the last thread with the cookie ends.
 func (CoreSched) Forget(string) error { return nil }
 
-// Tidy has nothing to remove: a cookie ends with its threads.
+// Tidy does nothing: the kernel removes a cookie when the last thread with the cookie ends.
 func (CoreSched) Tidy() error { return nil }

@@ -10,18 +10,18 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// A repair waits until no program has written the owner's cgroups for repairDelay, but at most
-// maxRepairDelay. An OCI runtime writes a cgroup's files one after another, and a repair should
-// not interrupt it.
+// A repair of an owner's values starts when no program has changed the values for repairDelay, and at the latest
+// maxRepairDelay after the first change. An OCI runtime writes a cgroup's files one after another, and a repair
+// should not interrupt the runtime.
 const (
 	repairDelay    = 250 * time.Millisecond
 	maxRepairDelay = 700 * time.Millisecond
 )
 
-// The keeper also polls the files. With inotify, it reads all files within fullScanInterval, because some programs
-// write through a mount that cannot be watched, and the kernel changes some values itself. Without inotify, each poll
-// reads as many files as half a percent of one processor allows. A wake-up costs as much as several reads, so with
-// inotify the polls are rare and each poll reads many files.
+// In addition to inotify, the keeper polls the files. With inotify, it reads all files once within fullScanInterval,
+// because inotify reports neither the writes through some mounts nor the changes by the kernel itself. To save wake-ups
+// of the agent, these polls are rare and each poll reads many files. Without inotify, the keeper polls often, and the
+// number of files per poll is such that the polls use half a percent of one processor.
 const (
 	pollUnwatched         = 250 * time.Millisecond
 	pollWatched           = 5 * time.Second
@@ -29,8 +29,8 @@ const (
 	filesPerUnwatchedPoll = 75 // at 15 µs per file, as measured on a virtual machine
 )
 
-// The keeper tries again to repair a value after growing pauses: at most maxTries times, or without limit for a cpuset
-// file. In addition, it tries to write each refused value every two minutes.
+// If a repair fails, the keeper repeats it after growing pauses: at most maxTries times, or without limit for a cpuset
+// file. In addition, the keeper tries to write each refused value every two minutes.
 const (
 	firstRetry = time.Second
 	maxTries   = 8
@@ -38,17 +38,18 @@ const (
 	retryRefused = 2 * time.Minute
 )
 
-// Drift watches the files of values in force, and starts repairs of changes by other programs. All exported fields
-// except Watcher are required.
+// Drift watches the files to which the keeper has written desired values, and starts a repair when another program
+// changes a value. All exported fields except Watcher are required.
 type Drift struct {
 	Keeper *Keeper
-	// Watcher reports writes; nil if inotify cannot be used, so that all files are polled.
+	// Watcher reports writes. It is nil if the agent cannot use inotify; Drift then polls all files.
 	Watcher cgroup.Watcher
-	// BeforeRepair is called once when values of an owner differ, before Repair is called.
+	// BeforeRepair is called when Drift finds that values of an owner in the kernel differ from the desired values. It
+	// is called once before the repairs of the owner, however many repairs fail.
 	BeforeRepair func(owner string)
-	// Repair calls Keeper.Repair for the owners, and returns its outcomes.
+	// Repair must call Keeper.Repair for these owners, and return the outcomes of that call.
 	Repair func(owners []string) []Outcome
-	// Retry writes again the values that the kernel refused.
+	// Retry must write again the values that the kernel refused earlier.
 	Retry func()
 	// OnUnwatched is called once, with the error of the first directory that cannot be watched.
 	OnUnwatched func(dir string, err error)
@@ -56,14 +57,14 @@ type Drift struct {
 	pollsOnly      bool // there is no watcher, or it cannot watch all directories
 	driftingOwners map[string]driftingOwner
 	lastRetry      time.Time // the time of the last Retry
-	unreadFiles    []string  // files that the present round over all files has not read yet
+	unreadFiles    []string  // the files that polls have still to read in the present round over all files
 }
 
-// driftingOwner is an owner whose values differ from the kernel's. first is when that was noticed, and due is when
-// the next repair begins.
+// driftingOwner is an owner for which the kernel's values differ from the desired values. The field first is the time
+// at which Drift noticed the difference, and due is the time of the next repair.
 type driftingOwner struct {
 	first, due time.Time
-	tries      int // failed repairs
+	tries      int // the number of failed repairs
 }
 
 // Run watches until ctx ends.
@@ -120,7 +121,7 @@ func (d *Drift) pollInterval() time.Duration {
 	return pollWatched
 }
 
-// filesPerPoll returns the number of files that one poll reads.
+// filesPerPoll returns the number of files that one poll reads. The parameter is the number of all files.
 func (d *Drift) filesPerPoll(files int) int {
 	if d.pollsOnly {
 		return filesPerUnwatchedPoll
@@ -129,7 +130,8 @@ func (d *Drift) filesPerPoll(files int) int {
 	return (files + rounds - 1) / rounds
 }
 
-// pollNextFiles reads the next files of a round over all files, and returns the owners whose values differ.
+// pollNextFiles reads the next few of all watched files, and returns the owners whose values differ from the desired
+// values. When the calls have read all files, the next call begins again with the first file.
 func (d *Drift) pollNextFiles() []string {
 	d.Keeper.mu.Lock()
 	all := len(d.Keeper.watched.files)
@@ -144,7 +146,7 @@ func (d *Drift) pollNextFiles() []string {
 	return d.Keeper.watched.differingIn(files)
 }
 
-// nextDue returns the time of the first scheduled repair. some is false if there is none.
+// nextDue returns the time of the earliest scheduled repair. some is false if no repair is scheduled.
 func (d *Drift) nextDue() (at time.Time, some bool) {
 	for _, w := range d.driftingOwners {
 		if !some || w.due.Before(at) {
@@ -154,8 +156,9 @@ func (d *Drift) nextDue() (at time.Time, some bool) {
 	return at, some
 }
 
-// updateWatches starts to watch new directories and stops watching removed directories. It returns the owners whose
-// values were changed before their directory was watched.
+// updateWatches starts to watch each directory that got its first file with a desired value since the last call. It
+// stops to watch each directory that has no such file any more. It returns the owners whose values had already changed
+// when the watch began.
 func (d *Drift) updateWatches() (owners []string) {
 	k := d.Keeper
 	k.mu.Lock()
@@ -190,7 +193,9 @@ func (d *Drift) unscheduledFailures() []string {
 	return slices.DeleteFunc(d.Keeper.FailedOwners(), func(owner string) bool { _, waits := d.driftingOwners[owner]; return waits })
 }
 
-// scheduleRepairs schedules a repair of each owner for the time at which writes to the owner's cgroups have stopped.
+// scheduleRepairs schedules a repair of each owner after repairDelay. If a repair is already scheduled, scheduleRepairs
+// delays it, but never beyond maxRepairDelay after the first change. It does not delay a repair that follows a failed
+// repair.
 func (d *Drift) scheduleRepairs(owners []string, now time.Time) {
 	for _, owner := range owners {
 		w, known := d.driftingOwners[owner]
@@ -205,7 +210,7 @@ func (d *Drift) scheduleRepairs(owners []string, now time.Time) {
 	}
 }
 
-// repair repairs the owners that are due, and schedules those that failed.
+// repair repairs the owners whose repair is due, and schedules another repair of the owners whose repair failed.
 func (d *Drift) repair(now time.Time) {
 	var due []string
 	for owner, w := range d.driftingOwners {
@@ -219,7 +224,8 @@ func (d *Drift) repair(now time.Time) {
 	}
 }
 
-// scheduleRetries schedules another repair of the owners in due that need one.
+// scheduleRetries schedules another repair of those owners in due for which the kernel refused a value, or which have a
+// file that another program writes repeatedly. The parameter outcomes has the results of the last repair.
 func (d *Drift) scheduleRetries(now time.Time, due []string, outcomes []Outcome) {
 	refusals := map[string]bool{} // by owner: whether the kernel refused to write a cpuset file
 	for _, o := range outcomes {
@@ -247,8 +253,8 @@ func (d *Drift) scheduleRetries(now time.Time, due []string, outcomes []Outcome)
 	}
 }
 
-// nextRepair returns the time at which Repair may write a contested file of an owner again. some is false if Repair
-// may write all files of the owner now.
+// nextRepair returns the earliest time at which Repair may write a contested file of an owner again. some is false if
+// Repair may write all files of the owner now. A file is contested if another program writes it repeatedly.
 func (k *Keeper) nextRepair(owner string) (first time.Time, some bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,13 +14,14 @@ import (
 // Keeper writes desired values to cgroups and keeps them in force. Its methods may be called by several goroutines
 // concurrently.
 type Keeper struct {
-	// Originals has the values from before the agent's first write. A journal keeps them across restarts.
+	// Originals has the values from before the agent's first write. A journal stores them for the next run of the
+	// agent.
 	Originals *Originals
 
 	tree *cgroup.Tree
-	// newerWeightCurve means that this node's runtime maps containers' shares to weights by the newer curve
-	// (cgroup.RuntimeWeight). The keeper learns that from the weights that the runtime writes, and uses the
-	// kubelet's formula (cgroup.Weight) until then.
+	// newerWeightCurve means that this node's runtime converts the shares of containers to weights by the newer curve
+	// (cgroup.RuntimeWeight). If it is false, the keeper uses the kubelet's formula (cgroup.Weight). The keeper
+	// changes it when it reads a weight that only one of the two formulas gives.
 	newerWeightCurve atomic.Bool
 	// observing means that the keeper writes nothing (see Keeper.Observe).
 	observing bool
@@ -49,21 +50,23 @@ func New(tree *cgroup.Tree) *Keeper {
 		mu: &k.mu, now: time.Now, files: index{}, dirs: index{}, dirChanges: map[string]bool{}, changed: make(chan struct{}, 1),
 	}
 	k.actors = actors{tree: tree, mu: &k.mu, counts: &k.counts, byField: map[lifecycle.Field]Actor{}, itemsByOwner: map[string][]Item{}}
-	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, remembered: map[fileKey]origin{}, rememberedCPUs: map[fileKey]cgroup.IDs{}, cgroupsAtLoss: map[string]bool{}, seed: maphash.MakeSeed()}
+	k.Originals = &Originals{tree: tree, mu: &k.mu, table: k.table, leftovers: map[fileKey]origin{}, leftoverCPUs: map[fileKey]cgroup.IDs{}, cgroupsAtLoss: map[string]bool{}, seed: maphash.MakeSeed()}
 	return k
 }
 
 // Tree returns the cgroup tree that the keeper writes.
 func (k *Keeper) Tree() *cgroup.Tree { return k.tree }
 
-// Apply records desired values and writes those that differ from the kernel's. It writes values that shrink before
-// values that grow. A child cgroup shrinks before its parent and grows after it. Apply returns one outcome per item,
-// in the order of the items. It refuses a value that cannot be encoded, and does not record it.
+// Apply records desired values, and writes the values that differ from the values in the kernel. It writes values that
+// shrink before values that grow. A child cgroup shrinks before its parent and grows after its parent. Apply returns
+// one outcome per item, in the order of the items. If a value cannot be converted to a text for its kernel file, Apply
+// refuses the value and does not record it.
 func (k *Keeper) Apply(batch []Item) []Outcome {
 	out, _ := k.apply(batch, false)
 	return out
 }
 
+// apply does the work of ApplyUrgent if urgent is true, and otherwise the work of Apply.
 func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *DeferredWrites) {
 	sets := k.hasOrphans() || slices.ContainsFunc(batch, func(item Item) bool { return item.key().isCpusetFile() })
 	var jobs, itemJobs, later []*job
@@ -106,7 +109,7 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *DeferredWrites) {
 	return done, &DeferredWrites{k: k, jobs: later}
 }
 
-// DeferredWrites has the writes that Keeper.ApplyUrgent postponed. A nil DeferredWrites has no writes.
+// DeferredWrites has the writes that Keeper.ApplyUrgent postponed. A nil pointer means that there are no such writes.
 type DeferredWrites struct {
 	k    *Keeper
 	jobs []*job
@@ -124,14 +127,14 @@ func (r *DeferredWrites) Apply() []Outcome {
 	return outcomes(r.jobs)
 }
 
-// ApplyUrgent is Apply for a caller that waits only until cgroups have lost the CPUs that other containers get. If
-// cpuset partitions of the same batch take these CPUs, ApplyUrgent postpones the lists of cgroups that lose no other
-// CPUs. The caller must call DeferredWrites.Apply before the next decision. The outcomes do not include postponed
-// writes.
+// ApplyUrgent does the same as Apply, but it can postpone some writes, because the creation of a container waits for
+// the caller. It postpones the CPU list of a cgroup if the cgroup only loses CPUs, and cpuset partitions of the same
+// batch take all the lost CPUs. The kernel then takes these CPUs from the cgroup even without the write. The outcomes
+// do not include postponed writes. The caller must call DeferredWrites.Apply before the next decision.
 func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *DeferredWrites) { return k.apply(batch, true) }
 
-// Note records desired values without writing them, because the runtime gets these values in an answer and writes
-// them. The cgroup may not exist yet.
+// Note records desired values and does not write them. It is for values that the runtime gets in the agent's answer and
+// writes itself. The cgroup may not exist yet.
 func (k *Keeper) Note(batch []Item) {
 	k.mu.Lock()
 	k.actors.note(batch)
@@ -153,17 +156,19 @@ func (k *Keeper) Note(batch []Item) {
 	k.Originals.flush()
 }
 
-// Reconcile reads all files of one owner again and writes the desired values that the kernel lacks. Call it when a
-// container has started, after a refusal, and to find changes by other programs.
+// Reconcile reads all files of one owner again, and writes the desired values that the kernel does not have. Call it
+// when a container has started, after a refusal, and to find changes by other programs.
 func (k *Keeper) Reconcile(owner string) []Outcome {
 	return append(k.rewrite(false, owner), k.actors.applyOwner(owner)...)
 }
 
-// Repair is Reconcile for the cgroup files of several owners, all together in an order that the kernel accepts. It
-// counts repairs as write conflicts. It does not write a contested file before the pause of that file ends.
+// Repair reads all cgroup files of several owners, and writes the desired values that the kernel does not have, all
+// together in an order that the kernel accepts. It counts each write as a write conflict with another program. After
+// many conflicts on a cpuset file, Repair pauses between writes of that file.
 func (k *Keeper) Repair(owners ...string) []Outcome { return k.rewrite(true, owners...) }
 
-// RetryFailed writes the values of FailedOwners again, all together in an order that the kernel accepts.
+// RetryFailed writes the values of all owners that have a value whose last write failed with a temporary error. It
+// writes all these values together, in an order that the kernel accepts.
 func (k *Keeper) RetryFailed() []Outcome {
 	owners := k.FailedOwners()
 	if len(owners) == 0 {
@@ -172,8 +177,9 @@ func (k *Keeper) RetryFailed() []Outcome {
 	return k.rewrite(false, owners...)
 }
 
-// rewrite writes the desired values of owners that the kernel lacks. If repair is set, the caller repairs changes by
-// other programs. rewrite then skips contested files whose pause has not ended.
+// rewrite writes the desired values of owners that the kernel does not have. If repair is true, the purpose is to
+// repair changes by other programs. In this case, rewrite skips each file whose pause between two repairs has not ended
+// yet (see Repair).
 func (k *Keeper) rewrite(repair bool, owners ...string) []Outcome {
 	return k.sync(true, func() (jobs []*job) {
 		for _, owner := range owners {
@@ -189,8 +195,8 @@ func (k *Keeper) rewrite(repair bool, owners ...string) []Outcome {
 	})
 }
 
-// sync writes the rows for which pick makes jobs, all together in an order that the kernel accepts. If failed is set,
-// it adds the lists that failed before.
+// sync runs the jobs that the function pick returns, all together in an order that the kernel accepts. If failed is
+// true, sync also writes the CPU and memory node lists whose last write failed with a temporary error.
 func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 	var jobs []*job
 	func() {
@@ -214,21 +220,21 @@ func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 	return outcomes(jobs)
 }
 
-// Forget drops the rows of an owner that has ended, and writes no cgroup file. It keeps the originals while the cgroup
-// exists, because runtimes may report the end of containers that still run: containerd does so if it cannot reach a
-// shim after a restart. A release restores the values of these containers, too.
+// Forget drops the rows of an owner that has ended, and writes no cgroup file. It does not drop the originals while the
+// cgroup exists, because a runtime may report the end of a container that still runs. containerd does so if it cannot
+// reach a shim after a restart. ReleaseAll can then restore the values of this container, too.
 func (k *Keeper) Forget(owner string) {
 	k.actors.forget(owner)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.table.byOwner[owner] {
 		k.table.remove(r)
-		k.watched.set(r, false)
+		k.watched.setWatched(r, false)
 		if r.isPartition() {
 			k.table.orphans = append(k.table.orphans, r.fileKey)
 		}
 		if r.verified && r.cededReason == nil {
-			k.Originals.remember(r)
+			k.Originals.addEnded(r)
 		}
 	}
 	delete(k.table.byOwner, owner)
@@ -238,6 +244,6 @@ func (k *Keeper) Forget(owner string) {
 func (k *Keeper) dropLocked(r *row) {
 	k.table.remove(r)
 	k.table.byOwner.remove(r.target.Owner, r)
-	k.watched.set(r, false)
+	k.watched.setWatched(r, false)
 	k.Originals.noteTextRemoved(r)
 }

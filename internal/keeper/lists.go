@@ -18,32 +18,32 @@ import (
 type listChange struct {
 	job                    *job
 	presentText            string      // the text in the file, as the keeper last read or wrote it
-	presentSet, desiredSet *cgroup.IDs // all changes with the same list share this set, so it is never changed in place
-	finalText              string      // the text of the last write; "" means the parent's list
+	presentSet, desiredSet *cgroup.IDs // never changed in place, because changes with equal lists share one set
+	finalText              string      // the text of the last write of this change; "" means the parent's list
 	unchanged              bool        // the kernel had the desired set before this pass
-	wrote                  bool        // the kernel has the desired set
-	partialReason          error       // why the keeper wrote only a part of the list; nil if it did not
+	hasDesired             bool        // the kernel has the desired set now
+	partialReason          error       // why the keeper wrote only a part of the list; nil if it wrote the whole list
 }
 
 // listPass is the work on all CPU lists, or on all memory node lists, of a batch. The caller holds Keeper.listsMu.
 //
 // The order: first, cgroups with tasks lose the CPUs that they should lose, so that no CPU belongs to two cgroups. A
 // set cannot be empty, so cgroups whose old and new sets are disjoint wait. They get their new sets in the order in
-// which these CPUs become free. Parents grow to the union of old and new before their children grow, and shrink to the
-// new set after their children shrank. Cgroup version 1 refuses any other order. Version 2 would run the children on
-// other CPUs meanwhile.
+// which these CPUs become free. Parents grow to the union of the old and the new set before their children grow, and
+// shrink to the new set after their children shrank. In any other order, cgroup version 1 refuses the writes, and
+// version 2 runs the children on other CPUs for a short time.
 type listPass struct {
 	tree        *cgroup.Tree
 	changes     []*listChange
-	notFreed    cgroup.IDs // CPUs that this batch should have freed, and the kernel refused
-	unknownCPUs bool       // the CPUs of a cgroup are unknown, so no cgroup may get CPUs
+	notFreed    cgroup.IDs // CPUs that a cgroup should have lost in this pass, and still has after a failed write or read
+	unknownCPUs bool       // the CPUs of a cgroup are unknown, so no cgroup may get more CPUs
 	parsedLists
 }
 
-// parsedLists caches parsed lists by their text, since the containers of a pool have the same list.
+// parsedLists caches parsed lists by their text, since many containers have the same list.
 type parsedLists map[string]*cgroup.IDs
 
-// parse is cgroup.ParseIDs with the cache.
+// parse parses a list, or returns the set in the cache. Callers must not change the set.
 func (p parsedLists) parse(text string) (*cgroup.IDs, error) {
 	if set, known := p[text]; known {
 		return set, nil
@@ -55,7 +55,7 @@ func (p parsedLists) parse(text string) (*cgroup.IDs, error) {
 	return &set, err
 }
 
-// runLists writes the lists among jobs.
+// runLists runs the jobs for lists of CPUs and memory nodes, and ignores the other jobs.
 func runLists(jobs []*job) {
 	for _, field := range []lifecycle.Field{lifecycle.CPUSetCPUs, lifecycle.CPUSetMems} {
 		mine := slices.DeleteFunc(slices.Clone(jobs), func(j *job) bool { return j.field != field })
@@ -65,9 +65,9 @@ func runLists(jobs []*job) {
 	}
 }
 
-// runAgain makes a second pass after a refusal, because the lists may have changed after the keeper last read them. The
-// order of the writes is then wrong. The second pass reads all lists again, because a parent may change the effective
-// lists of its children.
+// runAgain makes a second pass after the kernel refused a write. Lists may have changed after the keeper last read
+// them, and the order of the writes was then wrong. The second pass reads all lists again, also the lists that the
+// first pass wrote, because a change of a parent's list may change the effective lists of the children.
 func runAgain(jobs []*job) {
 	written := map[*job]bool{}
 	again := slices.DeleteFunc(jobs, func(j *job) bool {
@@ -85,8 +85,9 @@ func runAgain(jobs []*job) {
 	}
 }
 
-// runPass writes lists of one kind. It returns false if the kernel refused a write, perhaps because the keeper did not
-// read all lists anew.
+// runPass writes lists of one kind: CPUs or memory nodes. It returns false if a second pass can help. This is so if the
+// kernel refused a write, and the first pass did not read all lists, but relied on the texts that the keeper verified
+// last.
 func runPass(jobs []*job) bool {
 	p := &listPass{tree: jobs[0].k.tree, parsedLists: parsedLists{}}
 	for _, j := range jobs {
@@ -94,8 +95,8 @@ func runPass(jobs []*job) bool {
 	}
 	leaves, parents := p.split()
 	p.shrink(leaves, parents)
-	for _, m := range parents { // from the top; a parent keeps the CPUs that its children still have
-		p.step(m, m.presentSet.Union(*m.desiredSet))
+	for _, m := range parents { // from the top; each parent still has the CPUs that its children have not lost yet
+		p.writeStep(m, m.presentSet.Union(*m.desiredSet))
 	}
 	p.writeDisjoint(leaves)
 	for _, m := range leaves {
@@ -113,7 +114,7 @@ func runPass(jobs []*job) bool {
 	return !refused || !outdated
 }
 
-// plan makes a listChange for a job whose value is still desired.
+// plan makes a listChange for a job, unless the job has ended. If the list cannot be read, plan ends the job.
 func (p *listPass) plan(j *job) {
 	if j.done || !j.isCurrent() {
 		return
@@ -125,13 +126,13 @@ func (p *listPass) plan(j *job) {
 		return
 	}
 	if j.row.handle.Same(m.presentText, m.finalText) {
-		m.presentSet, m.unchanged, m.wrote = m.desiredSet, true, true
-		j.keepFound(m.presentText)
+		m.presentSet, m.unchanged, m.hasDesired = m.desiredSet, true, true
+		j.storeFoundAsOriginal(m.presentText)
 	}
 	p.changes = append(p.changes, m)
 }
 
-// read reads the present set, and computes the desired one.
+// read reads the present set of a change, and computes the desired set.
 func (p *listPass) read(m *listChange) (err error) {
 	if m.presentText, err = m.job.read(); err != nil {
 		return err
@@ -144,7 +145,7 @@ func (p *listPass) read(m *listChange) (err error) {
 		m.presentSet, err = p.ids(p.tree.Effective(m.job.dir, m.job.field))
 	}
 	if err == nil && m.job.text == "" {
-		// Only a restored value can be empty; it means the parent's list.
+		// Only an original can be an empty text, which means the parent's list.
 		if m.desiredSet, err = p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field)); v1 {
 			m.finalText = m.desiredSet.String()
 		}
@@ -155,8 +156,8 @@ func (p *listPass) read(m *listChange) (err error) {
 	return err
 }
 
-// reserveUnread reserves the CPUs that a cgroup with an unreadable list may have, so that no other
-// cgroup gets them: its last known list, or all CPUs if no list is known.
+// reserveUnread makes sure that no other cgroup gets the CPUs that a cgroup with an unreadable list may still
+// have. These are the CPUs of the last known list without the desired CPUs, or all CPUs if no list is known.
 func (p *listPass) reserveUnread(j *job) {
 	if j.state != Refused || j.target.Parent || !isTemporary(j.err) {
 		return
@@ -173,6 +174,7 @@ func (p *listPass) reserveUnread(j *job) {
 	p.notFreed = p.notFreed.Union(had.Minus(*want))
 }
 
+// ids parses a list. If err, the error of the call that returned the list, is not nil, ids returns this error.
 func (p *listPass) ids(list string, err error) (*cgroup.IDs, error) {
 	if err != nil {
 		return new(cgroup.IDs), err
@@ -181,7 +183,7 @@ func (p *listPass) ids(list string, err error) (*cgroup.IDs, error) {
 }
 
 // split separates the changes of cgroups with tasks (leaves) from the changes of their parent cgroups. It
-// orders the parents from the top down.
+// sorts the parents from the top down.
 func (p *listPass) split() (leaves, parents []*listChange) {
 	above := map[string]bool{}
 	for _, m := range p.changes {
@@ -202,33 +204,33 @@ func (p *listPass) split() (leaves, parents []*listChange) {
 	return leaves, parents
 }
 
-// shrink takes from all cgroups the CPUs that they should lose, except from cgroups that would
-// have none left.
+// shrink takes from all cgroups the CPUs that they should lose. It skips a cgroup if the cgroup should
+// lose all its present CPUs.
 func (p *listPass) shrink(leaves, parents []*listChange) {
 	for _, m := range leaves {
-		p.step(m, m.presentSet.And(*m.desiredSet))
+		p.writeStep(m, m.presentSet.And(*m.desiredSet))
 	}
 	for _, m := range slices.Backward(parents) {
 		if rest := m.presentSet.And(*m.desiredSet); rest != *m.presentSet && p.coversChildren(m, &rest) {
-			// Children that are not in the batch may prevent the shrink, so it is tried again at
-			// the end.
+			// A child that is not in the batch may still have the CPUs. The kernel then refuses the write,
+			// and finalWrite tries it again.
 			before := *m.job
-			if p.step(m, rest); !before.done && m.job.state == Refused && errors.Is(m.job.err, syscall.EBUSY) {
+			if p.writeStep(m, rest); !before.done && m.job.state == Refused && errors.Is(m.job.err, syscall.EBUSY) {
 				*m.job = before
 			}
 		}
 	}
 }
 
-// step writes an intermediate set between the present and the desired set, if it differs from
-// the present set.
-func (p *listPass) step(m *listChange, set cgroup.IDs) {
+// writeStep writes an intermediate set of a change, if the set is not empty and differs from the present
+// set.
+func (p *listPass) writeStep(m *listChange, set cgroup.IDs) {
 	if !m.job.done && !set.Empty() && set != *m.presentSet {
 		p.write(m, &set)
 	}
 }
 
-// coversChildren reports whether a set has all present CPUs of the children in the batch.
+// coversChildren reports whether a set has all present CPUs of the parent's children in the batch.
 func (p *listPass) coversChildren(parent *listChange, set *cgroup.IDs) bool {
 	prefix := parent.job.dir + "/"
 	for _, m := range p.changes {
@@ -239,8 +241,9 @@ func (p *listPass) coversChildren(parent *listChange, set *cgroup.IDs) bool {
 	return true
 }
 
-// writeDisjoint writes the new sets of cgroups whose old and new sets are disjoint. Each cgroup waits until no other
-// waiting cgroup has its new CPUs. If several cgroups wait for each other, one of them is written first.
+// writeDisjoint writes the new sets of those cgroups whose old and new sets have no CPU in common. It first writes a
+// cgroup whose new set contains no CPU of another cgroup that still waits. If all waiting cgroups wait for each other,
+// writeDisjoint writes one of them first.
 func (p *listPass) writeDisjoint(leaves []*listChange) {
 	wait := slices.DeleteFunc(slices.Clone(leaves), func(m *listChange) bool {
 		return m.job.done || m.presentSet.Empty() || !m.presentSet.And(*m.desiredSet).Empty()
@@ -254,9 +257,10 @@ func (p *listPass) writeDisjoint(leaves []*listChange) {
 	}
 }
 
-// finalWrite writes the desired list, if the kernel lacks it.
+// finalWrite writes the desired list, if the kernel does not have it. It ends the change with an error if another
+// cgroup still has a CPU of the list.
 func (p *listPass) finalWrite(m *listChange) {
-	if m.job.done || m.wrote {
+	if m.job.done || m.hasDesired {
 		return
 	}
 	gain := m.desiredSet.Minus(*m.presentSet)
@@ -270,16 +274,16 @@ func (p *listPass) finalWrite(m *listChange) {
 	p.write(m, m.desiredSet)
 }
 
-// fail ends a change with an error. The cgroup keeps the CPUs that it should have lost, so the pass gives these CPUs to
-// no other cgroup.
+// fail ends a change with an error. The cgroup still has the CPUs that it should have lost, so fail adds these CPUs to
+// notFreed: no other cgroup gets them in this pass.
 func (p *listPass) fail(m *listChange, err error) {
 	if m.job.fail(err); m.job.state == Refused && !m.job.target.Parent {
 		p.notFreed = p.notFreed.Union(m.presentSet.Minus(*m.desiredSet))
 	}
 }
 
-// write writes a set. It ends the change if the kernel refuses the set. Otherwise it notes whether the desired set is
-// written.
+// write writes a set, and updates the fields of the change. It ends the change with an error if the kernel refuses the
+// set.
 func (p *listPass) write(m *listChange, set *cgroup.IDs) {
 	if !m.job.isCurrent() {
 		return
@@ -288,7 +292,7 @@ func (p *listPass) write(m *listChange, set *cgroup.IDs) {
 	if *set != *m.desiredSet {
 		text = set.String()
 	}
-	m.job.keepOriginal(m.presentText)
+	m.job.storeOriginal(m.presentText)
 	var err error
 	if *set != *m.presentSet || text != m.presentText {
 		err = m.job.row.handle.Write(text)
@@ -297,8 +301,8 @@ func (p *listPass) write(m *listChange, set *cgroup.IDs) {
 	case p.tree.Version == cgroup.V1 && errors.Is(err, syscall.EACCES):
 		set, err = p.clip(m, set, err)
 	case text == "" && errors.Is(err, syscall.ENOSPC):
-		// Both versions refuse to empty the set of a cgroup with tasks. The parent's list has
-		// the same effect, until the parent changes.
+		// Both cgroup versions refuse an empty text for a cgroup with tasks. The text of the parent's
+		// list has the same effect, until the parent's list changes.
 		m.finalText = set.String()
 		err = m.job.row.handle.Write(m.finalText)
 	}
@@ -307,13 +311,14 @@ func (p *listPass) write(m *listChange, set *cgroup.IDs) {
 		return
 	}
 	m.presentSet, m.presentText = set, m.finalText
-	if m.wrote = *set == *m.desiredSet; !m.wrote {
+	if m.hasDesired = *set == *m.desiredSet; !m.hasDesired {
 		m.presentText = set.String()
 	}
 }
 
-// clip writes the part of a set that the parent cgroup allows, after cgroup version 1 refused the whole set. It returns
-// the part that the cgroup has then. The allowed part of the desired set becomes the desired set.
+// clip is for cgroup version 1, after the kernel refused the whole set of a write. It writes only the part of the set
+// that the parent cgroup allows, and returns this part. It also reduces the desired set of the change to the part that
+// the parent allows. The parameter refused is the error of the refused write.
 func (p *listPass) clip(m *listChange, set *cgroup.IDs, refused error) (*cgroup.IDs, error) {
 	allowed, err := p.ids(p.tree.Allowed(path.Dir(m.job.dir), m.job.field))
 	if err != nil {
@@ -332,15 +337,15 @@ func (p *listPass) clip(m *listChange, set *cgroup.IDs, refused error) (*cgroup.
 }
 
 // confirm reads back the set of a change and ends the change. In cgroup version 2 the parents may allow only a part of
-// the list. If they allow no part of the list, the kernel uses the parent's whole list.
+// the list. If they allow no part of it, the kernel uses the parent's whole list. In both cases the state is Clipped.
 func (p *listPass) confirm(m *listChange) {
 	if m.job.done {
 		return
 	}
 	v2 := p.tree.Version == cgroup.V2 && m.finalText != ""
 	if v2 && !m.unchanged {
-		// If the effective list is the desired one, the kernel accepted the text and the parents allow
-		// the whole list.
+		// If the effective list equals the desired list, the kernel accepted the text and the parents allow
+		// the whole list. The keeper then need not read the file.
 		if effective, err := p.ids(p.tree.Effective(m.job.dir, m.job.field)); err == nil && *effective == *m.desiredSet {
 			m.job.endInForce(Applied, m.finalText)
 			return
@@ -363,7 +368,7 @@ func (p *listPass) confirm(m *listChange) {
 	case m.partialReason != nil:
 		m.job.finish(Clipped, text, text, m.partialReason)
 	case !m.job.row.handle.Same(list, m.finalText):
-		m.job.finish(Clipped, list, text, m.job.row.handle.OpError("verify", m.finalText, fmt.Errorf("the parent cgroup or offline CPUs leave only %s", list)))
+		m.job.finish(Clipped, list, text, m.job.row.handle.OpError("verify", m.finalText, fmt.Errorf("the kernel uses only %s, because the parent cgroup does not allow the rest or the rest is offline", list)))
 	default:
 		m.job.endInForce(state, text)
 	}

@@ -8,11 +8,11 @@ import (
 )
 
 // Observe makes the keeper write nothing. The keeper then records desired values as if they were in force, and Compare
-// reports which of them the kernel has. Call Observe before the keeper is used. actors are the fields whose values are
-// not in cgroup files.
-func (k *Keeper) Observe(actors ...lifecycle.Field) {
+// reports which of these values the kernel has. Call Observe before the keeper is used. actorFields are the fields
+// whose values are not in cgroup files.
+func (k *Keeper) Observe(actorFields ...lifecycle.Field) {
 	k.observing = true
-	k.RegisterActor(idleActor{}, actors...)
+	k.RegisterActor(idleActor{}, actorFields...)
 }
 
 // idleActor is an actor that applies no values.
@@ -24,7 +24,8 @@ func (idleActor) Act(Target, lifecycle.Value, func() ([]int, error)) (State, err
 func (idleActor) Forget(string) error { return nil }
 func (idleActor) Tidy() error         { return nil }
 
-// observe ends jobs as if the kernel had their values. A value without a cgroup stays pending.
+// observe ends jobs without a write, as if the kernel had the desired values. A value stays pending if its cgroup does
+// not exist.
 func observe(jobs []*job) {
 	for _, j := range jobs {
 		if j.done || !j.isCurrent() {
@@ -38,20 +39,21 @@ func observe(jobs []*job) {
 	}
 }
 
-// Comparison is a desired value and what the kernel has.
+// Comparison compares a desired value with the text in the kernel.
 type Comparison struct {
 	Target     Target
 	Value      lifecycle.Value
-	Want       string // the kernel's text for the value
-	KernelText string // the text in the kernel
+	Want       string // the text that a write of Value puts into the file
+	KernelText string // the text that the file has
 	Same       bool   // Want and KernelText mean the same value
 }
 
-// Setting returns the name of the setting for metrics, from a limited set.
+// Setting returns the name of the setting for metrics. The number of different names is limited.
 func (c *Comparison) Setting() string { return Item{Value: c.Value}.settingKey().setting() }
 
 // Compare compares all desired values with the kernel's files. It leaves out cgroups that do
-// not exist, files that it cannot read, and weights of idle cgroups, which the kernel does not show.
+// not exist and files that it cannot read. It also leaves out weights of cgroups whose cpu.idle is 1, because
+// the kernel does not show these weights.
 func (k *Keeper) Compare() []Comparison {
 	k.mu.Lock()
 	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.text != "" && !r.releasing })
@@ -76,8 +78,8 @@ func (k *Keeper) Compare() []Comparison {
 	return out
 }
 
-// equalsDesired reports whether a text of the kernel means the desired value. In cgroup v2, programs convert shares to
-// a weight by two formulas; both results mean the desired value.
+// equalsDesired reports whether a text of the kernel means the desired value. In cgroup v2, there are two formulas that
+// convert shares to a weight. The results of both formulas mean the desired value.
 func (j *job) equalsDesired(text string) bool {
 	if j.k.tree.Version == cgroup.V2 && j.field == lifecycle.CPUShares {
 		line, curve := weightText(cgroup.Weight(j.value.Int)), weightText(cgroup.RuntimeWeight(j.value.Int))

@@ -19,12 +19,13 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Journal stores lines for a later keeper. The keeper adds the line of a value before it writes the value to the
-// kernel. A line need not be synced to disk: it must survive the process, but not a reboot, which removes all cgroups.
+// Journal stores lines for the keeper of a later run of the agent. The keeper adds the line of a value before it writes
+// the value to the kernel. A line must survive the end of the process. It need not survive a reboot, which removes all
+// cgroups, so Append and Replace need not sync the disk.
 type Journal interface {
-	// Append adds whole lines.
+	// Append adds lines. Each line ends with a newline.
 	Append(lines []byte) error
-	// Replace replaces all lines.
+	// Replace replaces all lines of the journal by these lines.
 	Replace(lines []byte) error
 }
 
@@ -34,9 +35,9 @@ type Originals struct {
 	tree    *cgroup.Tree
 	// flushMu is held during writes to the journal. It guards linesSinceReplace and journalRetry.
 	flushMu sync.Mutex
-	// linesSinceReplace counts the lines that were added since the journal was last replaced.
+	// linesSinceReplace counts the lines that were added after the last Journal.Replace.
 	linesSinceReplace int
-	// journalRetry is the time at which a failed journal is written again.
+	// journalRetry has the time at which the keeper writes the journal again after a failed write.
 	journalRetry statefile.Retry
 
 	// mu is the keeper's lock. It guards the fields below, except seed and noEarlierJournal, which do not change
@@ -44,38 +45,40 @@ type Originals struct {
 	mu *sync.Mutex
 	// table has the rows whose lines are in the journal.
 	table *table
-	// pendingLines are not in the journal yet. spareBuffer is the buffer of the lines before them, for reuse.
+	// pendingLines are the lines that are not in the journal yet. spareBuffer is an empty buffer for later lines.
 	pendingLines, spareBuffer []byte
-	// seed is for the hashes that show whether a row's line has changed.
+	// seed is the seed of row.journalHash.
 	seed maphash.Seed
-	// remembered has settings without a row whose agent's text may still be in the kernel: settings that an
-	// earlier keeper wrote, and settings of owners that were reported as ended. endedCount counts the settings of
-	// the second kind since the last call of forgetRemovedCgroups.
-	remembered map[fileKey]origin
-	// rememberedCPUs has the CPUs of each remembered setting that made a container's cpuset partition.
-	rememberedCPUs map[fileKey]cgroup.IDs
-	endedCount     int
-	journalErr     error // why the journal lacks some lines
-	// noEarlierJournal means that no journal of an earlier keeper existed. originalsLost means that an earlier
-	// keeper wrote to the kernel nevertheless. Texts in the kernel may then come from that keeper.
+	// leftovers has the settings that have no row now, but whose files possibly still have a text of the agent. These
+	// are settings that an earlier keeper wrote, and settings of owners that were reported as ended. endedCount counts
+	// the settings of the second kind that were added after the last call of forgetRemovedCgroups.
+	leftovers map[fileKey]origin
+	// leftoverCPUs has the CPUs of each setting in leftovers that made a container's cgroup a cpuset partition.
+	leftoverCPUs map[fileKey]cgroup.IDs
+	endedCount   int
+	journalErr   error // why some lines are missing in the journal; nil if none is missing
+	// noEarlierJournal means that no journal of an earlier keeper existed. originalsLost means that, although there
+	// is no journal, an earlier keeper wrote to the kernel. Texts in the kernel may then come from that keeper.
 	noEarlierJournal, originalsLost bool
 	// cgroupsAtLoss are the cgroups that existed when the keeper noticed that the originals are lost.
 	cgroupsAtLoss map[string]bool
 }
 
-// history is what the keeper knows about the texts of a setting from before its last write.
+// history has the earlier texts of a setting, as far as the keeper knows them.
 type history struct {
-	// LastText is the text in the file until the agent's text is written.
+	// LastText is the text from before the last change of the desired text; "" if there was no change. The file still
+	// has LastText if the write of the new text did not succeed.
 	LastText string `json:"was,omitempty"`
-	// Original is the text from before the first write. The keeper does not read it if RuntimeMayHaveWritten is
-	// set, because the runtime may have written the agent's value when it created the cgroup. Requested is the
-	// kernel text of the requested value RequestedValue, and also serves as the original.
+	// Original is the text from before the agent's first write. Requested is the kernel text of RequestedValue, the
+	// value that the runtime reported as requested. The keeper restores Original or, if there is none, Requested. If
+	// RuntimeMayHaveWritten is true, the runtime possibly wrote the agent's value when it created the cgroup. The
+	// keeper then does not take the text in the file as Original.
 	Original              *string `json:"original,omitempty"`
 	Requested             *string `json:"asked,omitempty"`
 	RequestedValue        string  `json:"askedFor,omitempty"`
 	RuntimeMayHaveWritten bool    `json:"carried,omitempty"`
-	// Weight is the cpu.weight or cpu.shares that a row of cpu.idle saved, because the kernel
-	// forgets it while a cgroup is idle.
+	// Weight is only in the history of the file cpu.idle. It is the text that the cgroup's cpu.weight or cpu.shares had
+	// before the keeper set cpu.idle to 1. The keeper stores the weight, because the kernel does not.
 	Weight string `json:"weight,omitempty"`
 }
 
@@ -86,7 +89,7 @@ type origin struct {
 	Parent bool            `json:"parent,omitempty"`
 	Field  lifecycle.Field `json:"field"`
 	Key    string          `json:"key,omitempty"`
-	// AgentText is the kernel text that the agent wrote or is about to write.
+	// AgentText is the text that the agent wrote to the file, or writes after it has stored this line.
 	AgentText string `json:"ours,omitempty"`
 	history
 	// TextRemoved means that the agent's text is no longer in the file.
@@ -95,16 +98,17 @@ type origin struct {
 
 func (o *origin) key() fileKey { return fileKey{o.Dir, o.Field, o.Key} }
 
-// extraLines is the number of lines by which a journal may exceed twice the number of settings, before it is replaced.
+// extraLines limits the length of the journal. The keeper replaces all lines when more than 2*n+extraLines lines were
+// added since the last replacement, where n is the number of settings.
 const extraLines = 1000
 
-// Load makes the keeper store originals in a journal. It first reads earlier, the journal of an earlier keeper, which
-// is nil if there was none. It skips lines that it cannot read, and its error has their number. Call it before the
-// keeper is used.
-func (s *Originals) Load(j Journal, earlier []byte) error {
-	s.journal, s.noEarlierJournal = j, earlier == nil
+// Load makes the keeper store originals in a journal. It first reads lines, the content of the journal of an earlier
+// keeper; nil if there was no journal. It skips lines that it cannot read, and returns an error with the number of
+// these lines. Call it before the keeper is used.
+func (s *Originals) Load(j Journal, lines []byte) error {
+	s.journal, s.noEarlierJournal = j, lines == nil
 	bad := 0
-	for line := range bytes.Lines(earlier) { // of any length
+	for line := range bytes.Lines(lines) { // unlike bufio.Scanner, bytes.Lines has no limit for the length of a line
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
@@ -114,31 +118,31 @@ func (s *Originals) Load(j Journal, earlier []byte) error {
 			continue
 		}
 		if o.TextRemoved {
-			s.drop(o.key())
+			s.removeLeftover(o.key())
 		} else {
-			s.add(o)
+			s.addLeftover(o)
 		}
 	}
 	s.forgetRemovedCgroups()
 	if bad > 0 {
-		return fmt.Errorf("%d lines of original values cannot be read", bad)
+		return fmt.Errorf("%d lines of the journal of original values cannot be read", bad)
 	}
 	return nil
 }
 
-// LoadFailed notes the reason why the journal could not be opened. The keeper writes the whole
-// journal as soon as it can be opened.
-func (s *Originals) LoadFailed(why error) {
+// LoadFailed stores the reason why the agent could not read the journal of an earlier keeper. The keeper writes the
+// whole journal as soon as the journal can be written.
+func (s *Originals) LoadFailed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.journalErr = why
+	s.journalErr = err
 }
 
-// forgetRemovedCgroups forgets remembered settings of removed cgroups.
+// forgetRemovedCgroups drops those settings in leftovers whose cgroups were removed.
 func (s *Originals) forgetRemovedCgroups() {
 	s.mu.Lock()
 	gone := map[string]bool{}
-	for p := range s.remembered {
+	for p := range s.leftovers {
 		gone[p.dir] = false
 	}
 	s.endedCount = 0
@@ -148,35 +152,35 @@ func (s *Originals) forgetRemovedCgroups() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range slices.SortedFunc(maps.Keys(s.remembered), fileKey.compare) {
+	for _, p := range slices.SortedFunc(maps.Keys(s.leftovers), fileKey.compare) {
 		if gone[p.dir] {
-			s.forget(p) // the cgroup was removed, or does not exist yet, so it has none of the agent's texts
+			s.forget(p) // the cgroup was removed, or does not exist yet, so no file has a text of the agent
 		}
 	}
 }
 
-// JournalError returns the reason why the agent would not know all originals after a restart; nil if it would know
-// them.
+// JournalError returns the reason why some originals are not in the journal, so that the next run of the agent cannot
+// restore them. It returns nil if the journal has all originals.
 func (s *Originals) JournalError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.journal == nil {
-		return errors.New("the journal could not be opened, so no originals are stored")
+		return errors.New("the agent could not open the journal of original values, so it stores no original values")
 	}
 	return s.journalErr
 }
 
-// NoteEarlierKeeper notes that an earlier keeper wrote to the kernel. It reports whether that
-// keeper's originals are lost. If they are, texts in the cgroups that exist now do not count as
-// originals.
-func (s *Originals) NoteEarlierKeeper(there []string) (lost bool) {
+// NoteEarlierKeeper records that an earlier keeper wrote to the kernel. It returns true if the
+// originals of that keeper are lost. Present texts in the existing cgroups (existingDirs) are then not
+// taken as originals.
+func (s *Originals) NoteEarlierKeeper(existingDirs []string) (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.originalsLost = s.originalsLost || s.journal != nil && s.noEarlierJournal
 	if !s.originalsLost {
 		return false
 	}
-	for _, dir := range there {
+	for _, dir := range existingDirs {
 		s.cgroupsAtLoss[dir] = true
 	}
 	return true
@@ -187,19 +191,19 @@ func (s *Originals) mayHaveUnjournaledWrite(r *row) bool {
 	return s.originalsLost && s.cgroupsAtLoss[r.dir]
 }
 
-// CopiedSetting is a setting of a container that an earlier agent also sent to the runtime, so that
-// the runtime's stored copy has it.
+// CopiedSetting is a setting of a container for which an earlier agent sent a value to the runtime. The
+// runtime's stored resources of the container have this value.
 type CopiedSetting struct {
 	Owner, Dir     string
 	Field          lifecycle.Field
-	RequestedValue string // "" if the request is not known
+	RequestedValue string // the value that the container's creation requested; "" if the value is not known
 }
 
-// Copied lists the settings of existing containers that an earlier keeper wrote and that are also in the runtime's
-// stored copy.
+// Copied lists the settings of existing containers for which an earlier agent sent a value to the runtime. It leaves
+// out a setting if the value that the agent sent equals the requested value.
 func (s *Originals) Copied() (out []CopiedSetting) {
 	s.mu.Lock()
-	all := slices.Collect(maps.Values(s.remembered))
+	all := slices.Collect(maps.Values(s.leftovers))
 	s.mu.Unlock()
 	for _, o := range all {
 		if !o.RuntimeMayHaveWritten || o.Parent || o.Key != "" || o.Requested != nil && *o.Requested == o.AgentText {
@@ -213,72 +217,73 @@ func (s *Originals) Copied() (out []CopiedSetting) {
 	return out
 }
 
-// claim copies the history of a setting from an earlier keeper to its row.
+// claim moves the history of a setting from leftovers to the setting's new row.
 func (s *Originals) claim(r *row) {
-	o, known := s.remembered[r.fileKey]
+	o, known := s.leftovers[r.fileKey]
 	if !known {
 		return
 	}
-	s.drop(r.fileKey)
+	s.removeLeftover(r.fileKey)
 	r.history = o.history
 	r.history.LastText = ""
 	r.journalHash = 1 // not 0, because the journal has a line of this setting
 }
 
-// remember keeps the history of a row that is dropped while its text stays in the kernel.
-func (s *Originals) remember(r *row) {
-	s.add(r.origin())
+// addEnded adds the setting of a row to leftovers. It is called when the keeper drops the row and the agent's text
+// stays in the kernel.
+func (s *Originals) addEnded(r *row) {
+	s.addLeftover(r.origin())
 	s.endedCount++
 }
 
-// add adds a remembered setting.
-func (s *Originals) add(o origin) {
-	s.remembered[o.key()] = o
+// addLeftover adds a setting to leftovers.
+func (s *Originals) addLeftover(o origin) {
+	s.leftovers[o.key()] = o
 	if o.Key == cgroup.ExclusiveFile && o.Owner != ancestorOwner {
-		s.rememberedCPUs[o.key()], _ = cgroup.ParseIDs(o.AgentText) // the set that the earlier keeper wrote
+		s.leftoverCPUs[o.key()], _ = cgroup.ParseIDs(o.AgentText) // the set that the earlier keeper wrote
 	}
 }
 
-// drop removes a remembered setting. It adds no line to the journal.
-func (s *Originals) drop(p fileKey) {
-	delete(s.remembered, p)
-	delete(s.rememberedCPUs, p)
+// removeLeftover removes a setting from leftovers. It adds no line to the journal.
+func (s *Originals) removeLeftover(p fileKey) {
+	delete(s.leftovers, p)
+	delete(s.leftoverCPUs, p)
 }
 
-// forget drops the history of a setting, because its file has no text of the agent any more. It adds a line to the
-// journal.
+// forget removes a setting from leftovers, because the setting's file has no text of the agent any more. It also adds a
+// line to the journal, so that a later keeper knows this.
 func (s *Originals) forget(p fileKey) {
-	s.drop(p)
+	s.removeLeftover(p)
 	if s.journal != nil {
 		o := origin{Dir: p.dir, Field: p.field, Key: p.key, TextRemoved: true}
 		s.pendingLines = append(o.appendJSON(s.pendingLines), '\n')
 	}
 }
 
-// keep stores a text as the original of a row.
-func (s *Originals) keep(r *row, text string) {
+// storeOriginal stores a text as the original of a row.
+func (s *Originals) storeOriginal(r *row, text string) {
 	r.history.Original = &text
 	s.note(r)
 }
 
-// keepIfMissing stores a text as the original of a row, if the text is known and the row has no original yet.
-func (s *Originals) keepIfMissing(r *row, text string) {
+// storeOriginalIfMissing stores a text as the original of a row, if the text is known and the row has no original yet.
+func (s *Originals) storeOriginalIfMissing(r *row, text string) {
 	if text != "" && r.history.Original == nil && !r.history.RuntimeMayHaveWritten {
-		s.keep(r, text)
+		s.storeOriginal(r, text)
 	}
 }
 
-// lineLength is the usual length of a line.
+// lineLength is the usual length of a line of the journal.
 const lineLength = 320
 
-// appendJSON appends the JSON of a line, as json.Marshal would. Lines are written while
-// containers are created, and reflection would be most of the work.
+// appendJSON appends the JSON of a line. It returns the same JSON as json.Marshal in less time,
+// because a container's creation waits until the lines are written.
 func (o *origin) appendJSON(b []byte) []byte {
 	at, field := len(b), o.Field.String()
 	for _, m := range [...]struct {
 		name string
-		has  bool
-		text *string // nil means true
+		has  bool    // the line has this member
+		text *string // the string value of the member; nil means that the value is true
 	}{
 		{"owner", o.Owner != "", &o.Owner}, {"dir", true, &o.Dir}, {"parent", o.Parent, nil}, {"field", true, &field},
 		{"key", o.Key != "", &o.Key}, {"ours", o.AgentText != "", &o.AgentText}, {"was", o.LastText != "", &o.LastText},
@@ -297,7 +302,7 @@ func (o *origin) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendText appends a member of an object. It uses the library for texts that need escapes.
+// appendText appends a member of a JSON object. It calls json.Marshal only for texts that need escapes.
 func appendText(b []byte, name, text string) []byte {
 	b = append(append(append(b, `,"`...), name...), `":`...)
 	for i := range len(text) {
@@ -326,7 +331,7 @@ func (s *Originals) note(r *row) {
 	}
 }
 
-// origin returns the row's line of the journal.
+// origin returns the line of the journal for the row.
 func (r *row) origin() origin {
 	return origin{
 		Owner: r.target.Owner, Dir: r.dir, Parent: r.target.Parent, Field: r.field, Key: r.key,
@@ -334,16 +339,16 @@ func (r *row) origin() origin {
 	}
 }
 
-// noteTextRemoved adds a line to the journal, if the journal has a line of the row: the file has no text of the agent
-// any more.
+// noteTextRemoved records in the journal that the row's file has no text of the agent any more. It adds no line if the
+// journal has no line of the row.
 func (s *Originals) noteTextRemoved(r *row) {
 	if r.journalHash != 0 {
 		s.forget(r.fileKey)
 	}
 }
 
-// flush writes the pending lines to the journal. It returns when these and all earlier lines are written, or when
-// JournalError has the reason why they are not.
+// flush writes the pending lines to the journal. When it returns, the journal has all lines up to now, or JournalError
+// returns the reason why lines are missing.
 func (s *Originals) flush() {
 	s.mu.Lock()
 	many := s.endedCount > extraLines
@@ -358,15 +363,15 @@ func (s *Originals) flush() {
 	}
 }
 
-// flushLocked is flush for a caller that holds flushMu. A failed journal lacks lines, or has torn lines, so flushLocked
-// then writes all lines again. It does so after a pause, or at once if now is set.
-func (s *Originals) flushLocked(now bool) {
+// flushLocked is flush for a caller that holds flushMu. After a failed write, the journal may have incomplete lines, so
+// flushLocked then replaces the whole journal. It does so after a pause, or at once if atOnce is set.
+func (s *Originals) flushLocked(atOnce bool) {
 	s.mu.Lock()
 	lines := s.pendingLines
 	s.pendingLines, s.spareBuffer = s.spareBuffer[:0], nil
 	s.linesSinceReplace += bytes.Count(lines, []byte{'\n'})
-	whole := s.journalErr != nil || s.linesSinceReplace > 2*(len(s.table.rows)+len(s.remembered))+extraLines
-	wait := s.journalErr != nil && !now && s.journalRetry.TooEarly(time.Now())
+	whole := s.journalErr != nil || s.linesSinceReplace > 2*(len(s.table.rows)+len(s.leftovers))+extraLines
+	wait := s.journalErr != nil && !atOnce && s.journalRetry.TooEarly(time.Now())
 	s.mu.Unlock()
 	var err error
 	switch {
@@ -391,7 +396,8 @@ func (s *Originals) flushLocked(now bool) {
 	}
 }
 
-// replaceAll writes the journal again. Lines that are added meanwhile come after it.
+// replaceAll replaces the lines of the journal by the lines of all settings. Lines that are added meanwhile stay in
+// pendingLines.
 func (s *Originals) replaceAll() error {
 	s.mu.Lock()
 	all := s.allLocked()
@@ -403,10 +409,11 @@ func (s *Originals) replaceAll() error {
 	return err
 }
 
-// maxFinalTries is how often SaveNow tries to write the missing lines.
+// maxFinalTries is the maximum number of times that SaveNow tries to write the missing lines of the journal.
 const maxFinalTries = 3
 
-// SaveNow writes the missing lines when the agent ends, without waiting for the pause after a failed try.
+// SaveNow writes the missing lines of the journal when the agent ends. It does not wait for the pause after a failed
+// write.
 func (s *Originals) SaveNow() {
 	if s.journal == nil {
 		return
@@ -421,11 +428,11 @@ func (s *Originals) SaveNow() {
 	}
 }
 
-// journalCheckInterval is the interval between checks of RetrySaving whether the journal has failed.
+// journalCheckInterval is the interval at which RetrySaving checks whether lines are missing in the journal.
 const journalCheckInterval = time.Second
 
-// RetrySaving writes a failed journal again until ctx ends, with growing pauses after failures. It is for nodes without
-// events, on which no other call writes the journal.
+// RetrySaving writes the journal again after failed writes, with growing pauses, until ctx ends. Events of containers
+// also cause writes of the journal, but a node may have no events for a long time.
 func (s *Originals) RetrySaving(ctx context.Context) error {
 	tick := time.NewTicker(journalCheckInterval)
 	defer tick.Stop()
@@ -444,19 +451,19 @@ func (s *Originals) RetrySaving(ctx context.Context) error {
 	}
 }
 
-// maxKeptBuffer is the largest capacity in bytes of a line buffer that is kept for reuse.
+// maxKeptBuffer is the largest capacity in bytes that spareBuffer may have.
 const maxKeptBuffer = 16 << 10
 
-// allLocked returns the lines of all settings that have the agent's text now.
+// allLocked returns the lines of all settings whose files may have a text of the agent now.
 func (s *Originals) allLocked() []byte {
-	lines := make([]byte, 0, lineLength*(len(s.table.rows)+len(s.remembered)))
+	lines := make([]byte, 0, lineLength*(len(s.table.rows)+len(s.leftovers)))
 	add := func(o origin) { lines = append(o.appendJSON(lines), '\n') }
 	for _, r := range s.table.rows {
 		if r.journalHash != 0 {
 			add(r.origin())
 		}
 	}
-	for _, o := range s.remembered {
+	for _, o := range s.leftovers {
 		add(o)
 	}
 	return lines

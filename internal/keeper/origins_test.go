@@ -79,15 +79,15 @@ func TestOtherTree(t *testing.T) {
 		if err := r.Originals.Load(nowhere{}, []byte(lines)); err != nil {
 			t.Fatal(err)
 		}
-		if len(r.Originals.remembered) != tree.knows {
-			t.Errorf("%s: %d of 2 are remembered, want %d", tree.name, len(r.Originals.remembered), tree.knows)
+		if len(r.Originals.leftovers) != tree.knows {
+			t.Errorf("%s: %d of 2 are remembered, want %d", tree.name, len(r.Originals.leftovers), tree.knows)
 		}
 		if tree.knows == 1 {
 			continue
 		}
 		out := r.ReleaseAll()
-		if len(out) != 2 || out[0].State != Ceded || !errors.Is(out[0].Err, ErrOtherTree) || len(r.Originals.remembered) != 2 {
-			t.Errorf("%s: released %+v, %d are remembered", tree.name, out, len(r.Originals.remembered))
+		if len(out) != 2 || out[0].State != Ceded || !errors.Is(out[0].Err, ErrOtherTree) || len(r.Originals.leftovers) != 2 {
+			t.Errorf("%s: released %+v, %d are remembered", tree.name, out, len(r.Originals.leftovers))
 		}
 	}
 }

@@ -12,45 +12,47 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// ancestorOwner is the owner of values of cgroups above partitions. These cgroups belong to no
-// single pod.
+// ancestorOwner is the Target.Owner of values that the keeper writes to cgroups above a partition. These cgroups belong
+// to no single pod.
 const ancestorOwner = "partitions"
 
 // ErrInPartition is the reason why a cgroup cannot be a cpuset partition: another program has made a parent cgroup a
 // partition.
-var ErrInPartition = errors.New("the agent makes no partition below it")
+var ErrInPartition = errors.New("the agent makes no cpuset partition below another partition")
 
-// partition is a cgroup that should become a remote cpuset partition, or stop being one. It has two files. Every cgroup
-// above it must allow its CPUs, so the keeper writes to each cgroup above the union of the CPUs of all partitions
-// below.
+// partition is a cgroup that should become a remote cpuset partition, or become an ordinary cgroup again. The keeper
+// writes two files of the cgroup: cpuset.cpus.exclusive and cpuset.cpus.partition. In this source file, a parent cgroup
+// is any cgroup above a partition. Every parent cgroup must reserve the CPUs of all partitions below it. The keeper
+// therefore writes the union of these CPUs to cpuset.cpus.exclusive of the parent.
 type partition struct {
 	dir string
 	// exclusiveJob is the job for the file cpuset.cpus.exclusive, and partitionJob for cpuset.cpus.partition. A job
-	// is done already if the keeper keeps no value in that file.
+	// has already ended if there is no desired value for its file.
 	exclusiveJob, partitionJob *job
 	desiredCPUs, presentCPUs   cgroup.IDs
-	shouldExist                bool   // the cgroup should be a partition; if false, the keeper makes it an ordinary cgroup again
+	shouldExist                bool   // the cgroup should be a partition; false means that it becomes an ordinary cgroup again
 	kernelText                 string // the kernel's text in cpuset.cpus.partition, such as "root" or "member"
 	wrote                      bool   // the keeper has written one of the two files in this pass
 }
 
 // partitionPass is the work on all partitions of a batch. The caller holds Keeper.listsMu.
 //
-// The order: first, partitions end or lose CPUs. Then the cgroups above shrink, from the bottom, so that their CPUs are
-// free for other partitions. Then runSets writes the lists of the batch. It must write them before new partitions
-// exist: if all CPUs of a cgroup belong to a partition, the kernel gives the cgroup all CPUs of its parent, including
-// owned CPUs. Then the cgroups above grow, from the top. Last, the partitions grow.
+// The order: first, partitions end or lose CPUs. Then the sets of the parent cgroups shrink, from the bottom, so that
+// the CPUs are free for other partitions. Then runSets writes the lists of the batch. It must write them before new
+// partitions exist: if a partition takes all CPUs of another cgroup, the kernel gives that cgroup all CPUs of its
+// parent, including CPUs of other containers. Then the sets of the parent cgroups grow, from the top. Last, the
+// partitions grow.
 type partitionPass struct {
 	k              *Keeper
 	jobs           map[fileKey]*job
 	partitions     []*partition
 	parents        []*job           // see parentJobs; set by freeLostCPUs
-	parentErrors   map[string]error // by directory: why a cgroup above did not get its CPUs
-	writtenParents map[string]bool  // by directory: the cgroups above that were written
+	parentErrors   map[string]error // by directory: why a parent cgroup did not get its CPUs
+	writtenParents map[string]bool  // by directory: the parent cgroups that were written
 }
 
-// runSets writes the partitions and lists among jobs. If urgent is set, it returns the lists
-// that it did not write because its partitions have the same effect.
+// runSets runs the jobs for cpuset partitions and for lists. If urgent is true, it does not run the jobs for some
+// lists, and returns these jobs. These are lists from which the new partitions take the same CPUs as the write would.
 func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
 	p := &partitionPass{k: k, jobs: map[fileKey]*job{}, parentErrors: map[string]error{}, writtenParents: map[string]bool{}}
 	if !p.gather(jobs) {
@@ -73,7 +75,7 @@ func (k *Keeper) runSets(jobs []*job, urgent bool) (later []*job) {
 	return later
 }
 
-// gather collects the partitions that must be written, and reports whether there are any.
+// gather collects the partitions of the batch, and reports whether anything must be written for partitions.
 func (p *partitionPass) gather(jobs []*job) bool {
 	for _, j := range jobs {
 		if j.isPartition() {
@@ -97,9 +99,9 @@ func (p *partitionPass) gather(jobs []*job) bool {
 	return true
 }
 
-// adoptOrphans adds jobs that end the partitions whose owner was forgotten, so that other cgroups can get their CPUs.
-// It reports whether there was such a partition. If the cgroup of the partition was removed, only the cgroups above
-// must be written.
+// adoptOrphans adds jobs that end the partitions whose owner was forgotten (see Keeper.Forget). Other cgroups can then
+// get the CPUs of these partitions. adoptOrphans returns true if there was such a partition, even if the partition's
+// cgroup was removed. The parent cgroups must be written in both cases.
 func (p *partitionPass) adoptOrphans() bool {
 	k := p.k
 	k.mu.Lock()
@@ -121,8 +123,8 @@ func (k *Keeper) hasOrphans() bool {
 	return len(k.table.orphans) > 0
 }
 
-// jobFor returns the job for a file: the job of the batch, or a new job for the earlier desired value. If there is no
-// desired value, it returns a job that is done already.
+// jobFor returns the job for a file of a partition. If the batch has no job for the file, jobFor makes a job with the
+// value that was recorded earlier. If the file has no desired value, it returns a job that has already ended.
 func (p *partitionPass) jobFor(dir, key string) *job {
 	at := fileKey{dir, lifecycle.Unified, key}
 	if j := p.jobs[at]; j != nil {
@@ -138,7 +140,7 @@ func (p *partitionPass) jobFor(dir, key string) *job {
 	return p.jobs[at]
 }
 
-// freeLostCPUs takes from partitions the CPUs that they should lose.
+// freeLostCPUs takes from partitions the CPUs that they should lose, and then takes these CPUs from the parent cgroups.
 func (p *partitionPass) freeLostCPUs() {
 	for _, s := range p.partitions {
 		s.read(p.k.tree)
@@ -150,7 +152,8 @@ func (p *partitionPass) freeLostCPUs() {
 	p.forEachParent(slices.Backward(p.parents), p.narrowParent)
 }
 
-// growPartitions creates partitions, or gives them the CPUs that they should have.
+// growPartitions creates the new partitions, and gives all partitions the CPUs that they should have. For this, it
+// first gives these CPUs to the parent cgroups.
 func (p *partitionPass) growPartitions() {
 	p.forEachParent(slices.All(p.parents), p.widenParent)
 	for _, s := range p.partitions {
@@ -161,11 +164,11 @@ func (p *partitionPass) growPartitions() {
 	p.forEachParent(slices.Backward(p.parents), p.trimParent)
 }
 
-// postpone separates the jobs that may be written later, because the kernel itself narrows their lists when a partition
-// of the batch is made. Such a list only loses CPUs, and only to partitions. It must keep a CPU, because the kernel
-// gives the parent's CPUs to a list that becomes empty. postpone never postpones a list that was not verified. It
-// postpones no list at all if another list of the batch gets CPUs of a partition, since that list is written before the
-// partition exists.
+// postpone returns the jobs that must run now, and the CPU lists that can be written later. A list can be written later
+// if its cgroup only loses CPUs, and new partitions of the batch get all the lost CPUs: the kernel then takes these
+// CPUs from the cgroup even without the write. At least one CPU must be left in the list, because otherwise the kernel
+// lets the cgroup use the parent's CPUs. A list that the keeper did not verify is never postponed. If a list of the
+// batch gets CPUs of a partition, postpone postpones no list, because that list is written before the partition exists.
 func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 	var parted cgroup.IDs
 	for _, s := range p.partitions {
@@ -182,7 +185,8 @@ func (p *partitionPass) postpone(jobs []*job) (now, later []*job) {
 			now = append(now, j)
 			continue
 		}
-		// Errors are ignored, because both lists are valid: the kernel had verifiedText, and text will be written.
+		// parse returns no errors, because both texts are valid lists: verifiedText was in the kernel, and the
+		// keeper encoded text.
 		want, _ := lists.parse(j.text)
 		has := new(cgroup.IDs)
 		if j.kernelTextKnown {
@@ -226,7 +230,7 @@ func (s *partition) read(tree *cgroup.Tree) {
 	}
 }
 
-// fail ends the jobs of a partition with an error.
+// fail ends both jobs of a partition with an error.
 func (s *partition) fail(err error) {
 	s.shouldExist = false
 	for _, j := range []*job{s.exclusiveJob, s.partitionJob} {
@@ -236,14 +240,15 @@ func (s *partition) fail(err error) {
 	}
 }
 
-// keepOriginalAndWrite stores before as the original of the job's file if this is the first write, and writes text.
-func (j *job) keepOriginalAndWrite(before, text string) error {
-	j.keepOriginal(before)
+// storeOriginalAndWrite writes a text to the job's file. If this is the first write of the file, it first stores the
+// present text of the file as the original.
+func (j *job) storeOriginalAndWrite(present, text string) error {
+	j.storeOriginal(present)
 	return j.row.handle.Write(text)
 }
 
-// reduce ends partitions that are no longer desired, and takes CPUs from partitions that should
-// have other CPUs.
+// reduce ends a partition that is no longer desired. From a partition that should exist, it takes the
+// CPUs that the partition should lose.
 func (s *partition) reduce() {
 	switch {
 	case !s.shouldExist:
@@ -255,18 +260,18 @@ func (s *partition) reduce() {
 	}
 	rest := s.presentCPUs.And(s.desiredCPUs)
 	if s.kernelText != "root" && s.kernelText != "member" {
-		// The partition is not valid. The kernel frees its reserved CPUs only when the whole
-		// partition is undone (seen on 6.12).
+		// The partition is not valid. The kernel frees the CPUs that the partition reserved only
+		// when the cgroup is an ordinary cgroup again (seen on Linux 6.12).
 		rest = cgroup.IDs{}
 	}
 	var err error
 	if s.kernelText != "member" && rest.Empty() {
-		err = s.partitionJob.keepOriginalAndWrite(s.kernelText, "member")
+		err = s.partitionJob.storeOriginalAndWrite(s.kernelText, "member")
 		s.kernelText, s.wrote = "member", true
 	}
 	if err == nil && rest != s.presentCPUs {
 		s.wrote = true
-		err = s.exclusiveJob.keepOriginalAndWrite(s.presentCPUs.String(), rest.String())
+		err = s.exclusiveJob.storeOriginalAndWrite(s.presentCPUs.String(), rest.String())
 		s.presentCPUs = rest
 	}
 	if err != nil {
@@ -274,7 +279,7 @@ func (s *partition) reduce() {
 	}
 }
 
-// end turns the partition back into an ordinary cgroup, and then restores the originals.
+// end makes the partition an ordinary cgroup again, and restores the originals of both files.
 func (s *partition) end() {
 	s.partitionJob.restoreOriginal(s.kernelText)
 	s.exclusiveJob.restoreOriginal(s.presentCPUs.String())
@@ -283,9 +288,9 @@ func (s *partition) end() {
 	}
 }
 
-// restoreOriginal restores the original of a partition's file, if the file's row is being
-// released.
-func (j *job) restoreOriginal(now string) {
+// restoreOriginal restores the original of a partition's file, if the keeper is releasing the file's row. The parameter
+// present is the text that the file has now.
+func (j *job) restoreOriginal(present string) {
 	if j.done || !j.isCurrent() {
 		return
 	}
@@ -296,28 +301,28 @@ func (j *job) restoreOriginal(now string) {
 	switch {
 	case !j.releasing:
 		j.finish(Pending, "", "", nil)
-	case now == back:
-		j.endInForce(Unchanged, now)
+	case present == back:
+		j.endInForce(Unchanged, present)
 	default:
-		j.endWith(j.keepOriginalAndWrite(now, back), Applied, back)
+		j.endWith(j.storeOriginalAndWrite(present, back), Applied, back)
 	}
 }
 
-// makePartition makes a partition, or gives it other CPUs. If the kernel does not accept that, it removes the
-// partition.
+// makePartition makes a cgroup a partition with the desired CPUs, or changes the CPUs of a partition. If the kernel
+// refuses a write, makePartition makes the cgroup an ordinary cgroup again.
 func (p *partitionPass) makePartition(s *partition) {
 	state := Applied
 	if !s.wrote && s.kernelText == "root" && s.presentCPUs == s.desiredCPUs {
 		state = Unchanged
 	}
-	err := p.chainError(s)
+	err := p.parentError(s)
 	if err == nil && s.presentCPUs != s.desiredCPUs {
-		err = s.exclusiveJob.keepOriginalAndWrite(s.presentCPUs.String(), s.desiredCPUs.String())
+		err = s.exclusiveJob.storeOriginalAndWrite(s.presentCPUs.String(), s.desiredCPUs.String())
 	}
 	if err == nil {
 		s.presentCPUs = s.desiredCPUs
 		if s.kernelText != "root" {
-			err = s.partitionJob.keepOriginalAndWrite(s.kernelText, "root")
+			err = s.partitionJob.storeOriginalAndWrite(s.kernelText, "root")
 		}
 	}
 	if err == nil {
@@ -329,15 +334,15 @@ func (p *partitionPass) makePartition(s *partition) {
 		return
 	}
 	if state == Unchanged {
-		s.partitionJob.keepFound("root")
-		s.exclusiveJob.keepFound(s.desiredCPUs.String())
+		s.partitionJob.storeFoundAsOriginal("root")
+		s.exclusiveJob.storeFoundAsOriginal(s.desiredCPUs.String())
 	}
 	s.exclusiveJob.endInForce(state, s.desiredCPUs.String())
 	s.partitionJob.endInForce(state, "root")
 }
 
-// chainError returns the error of a cgroup above that did not get its CPUs; nil if there is none.
-func (p *partitionPass) chainError(s *partition) error {
+// parentError returns the error of the nearest parent cgroup that did not get its CPUs; nil if all got their CPUs.
+func (p *partitionPass) parentError(s *partition) error {
 	for d := path.Dir(s.dir); d != "."; d = path.Dir(d) {
 		if err := p.parentErrors[d]; err != nil {
 			return err
@@ -346,7 +351,8 @@ func (p *partitionPass) chainError(s *partition) error {
 	return nil
 }
 
-// verify reads the files back, and returns an error if the partition is not in force.
+// verify reads the file cpuset.cpus.partition and the effective CPUs of a partition. It returns an error if the kernel
+// has not made the partition, or the partition has other CPUs.
 func (s *partition) verify(tree *cgroup.Tree) error {
 	is, err := s.partitionJob.row.handle.Read()
 	if err != nil {
@@ -360,16 +366,16 @@ func (s *partition) verify(tree *cgroup.Tree) error {
 		return err
 	}
 	if got, err := cgroup.ParseIDs(list); err != nil || got != s.desiredCPUs {
-		return s.exclusiveJob.row.handle.OpError("verify", s.desiredCPUs.String(), fmt.Errorf("the partition has CPUs %q", list))
+		return s.exclusiveJob.row.handle.OpError("verify", s.desiredCPUs.String(), fmt.Errorf("the partition has the CPUs %q instead", list))
 	}
 	return nil
 }
 
-// undo removes a partition that could not be made completely. The cpusets of all containers are correct without the
-// partition.
+// undo makes a cgroup an ordinary cgroup again, after makePartition failed. The containers stay separated even so,
+// because the keeper has already written their lists to cpuset.cpus.
 func (s *partition) undo(k *Keeper) {
 	if s.kernelText != "member" {
-		_ = s.partitionJob.row.handle.Write("member") // makePartition reports its earlier error
+		_ = s.partitionJob.row.handle.Write("member") // makePartition already reports another error
 	}
 	k.mu.Lock()
 	before, _ := s.exclusiveJob.row.history.originalText()
@@ -379,8 +385,8 @@ func (s *partition) undo(k *Keeper) {
 	}
 }
 
-// isInvalidated reports whether the kernel's text means that a partition of the agent has become invalid. ours is the
-// text that the agent wrote.
-func isInvalidated(p fileKey, text, ours string) bool {
-	return p.key == cgroup.PartitionFile && ours == "root" && strings.HasPrefix(text, "root invalid")
+// isInvalidated reports whether the kernel's text means that a partition of the agent has become invalid. agentText is
+// the text that the agent wrote.
+func isInvalidated(p fileKey, text, agentText string) bool {
+	return p.key == cgroup.PartitionFile && agentText == "root" && strings.HasPrefix(text, "root invalid")
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// parentJobs returns the jobs for the cgroups above present and future partitions, from the top.
+// parentJobs returns the jobs for the parent cgroups of present and future partitions, from the top down. In this
+// source file, a parent cgroup is any cgroup above a partition.
 func (p *partitionPass) parentJobs() []*job {
 	k := p.k
 	k.mu.Lock()
@@ -51,19 +52,19 @@ func (p *partitionPass) parentJobs() []*job {
 	return out
 }
 
-// partitionCPUs returns the CPUs of all partitions of the agent in directories for which in returns true.
-func (t *table) partitionCPUs(in func(dir string) bool) (sum cgroup.IDs) {
+// partitionCPUs returns the CPUs of all partitions of the agent whose directories match.
+func (t *table) partitionCPUs(match func(dir string) bool) (sum cgroup.IDs) {
 	for at, r := range t.partitionRows {
-		if at.key == cgroup.ExclusiveFile && r.target.Owner != ancestorOwner && r.verified && in(at.dir) {
-			has, _ := cgroup.ParseIDs(r.kernel) // from the kernel's text
+		if at.key == cgroup.ExclusiveFile && r.target.Owner != ancestorOwner && r.verified && match(at.dir) {
+			has, _ := cgroup.ParseIDs(r.kernel) // no error: the kernel wrote the list
 			sum = sum.Union(has)
 		}
 	}
 	return sum
 }
 
-// cpusBelow returns the CPUs of all partitions below a cgroup: their present CPUs and, if wanted is set, also the CPUs
-// that partitions of the batch should get.
+// cpusBelow returns the CPUs of all partitions below a cgroup: the present CPUs of the partitions and, if wanted is
+// set, also the CPUs that partitions of the batch should have.
 func (p *partitionPass) cpusBelow(dir string, wanted bool) cgroup.IDs {
 	var sum cgroup.IDs
 	for _, s := range p.partitions {
@@ -86,11 +87,12 @@ func (p *partitionPass) originalCPUs(j *job) cgroup.IDs {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
 	text, _ := j.row.history.originalText()
-	before, _ := cgroup.ParseIDs(text) // from the kernel's text
+	before, _ := cgroup.ParseIDs(text) // no error: text is "" or a list that the kernel wrote
 	return before
 }
 
-// forEachParent reads the present set of each cgroup above partitions, and calls step, which may write a new set.
+// forEachParent calls step for each job of a parent cgroup, with the CPUs that the cgroup reserves now. The function
+// step can write another set to the cgroup.
 func (p *partitionPass) forEachParent(jobs iter.Seq2[int, *job], step func(*job, cgroup.IDs)) {
 	for _, j := range jobs {
 		if j.done || !j.isCurrent() {
@@ -106,12 +108,12 @@ func (p *partitionPass) forEachParent(jobs iter.Seq2[int, *job], step func(*job,
 			continue
 		}
 		p.parentErrors[j.dir] = err
-		p.dropRow(j) // a cgroup that is gone has nothing below it
+		p.dropRow(j) // if the cgroup was removed, it has no partitions below it
 		j.fail(err)
 	}
 }
 
-// dropRow makes the keeper drop the row of a cgroup above after the next write.
+// dropRow makes the keeper drop the row of a parent cgroup when the job ends.
 func (p *partitionPass) dropRow(j *job) {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
@@ -121,14 +123,14 @@ func (p *partitionPass) dropRow(j *job) {
 	j.generation, j.releasing = j.row.generation, true
 }
 
-// narrowParent removes from a cgroup above the CPUs that no partition below it has any more.
+// narrowParent takes from a parent cgroup the CPUs that no partition below it has any more.
 func (p *partitionPass) narrowParent(j *job, cur cgroup.IDs) {
 	j.noteFoundText(cur.String())
-	j.keepOriginal(cur.String())
+	j.storeOriginal(cur.String())
 	p.writeParent(j, cur, cur.And(p.cpusBelow(j.dir, false).Union(p.originalCPUs(j))))
 }
 
-// widenParent adds to a cgroup above the CPUs that partitions below it should have.
+// widenParent adds to a parent cgroup the CPUs that partitions below it should have.
 func (p *partitionPass) widenParent(j *job, cur cgroup.IDs) {
 	if is, err := p.k.tree.Read(j.dir, lifecycle.Unified, cgroup.PartitionFile); err != nil || is != "member" {
 		p.parentErrors[j.dir] = cmp.Or(err, fmt.Errorf("%s is a partition itself (%s): %w", j.dir, is, ErrInPartition))
@@ -137,7 +139,7 @@ func (p *partitionPass) widenParent(j *job, cur cgroup.IDs) {
 	p.writeParent(j, cur, cur.Union(p.cpusBelow(j.dir, true)))
 }
 
-// writeParent writes a set to a cgroup above, if the cgroup has a different set.
+// writeParent writes a set to a parent cgroup, if the present set (cur) is different.
 func (p *partitionPass) writeParent(j *job, cur, set cgroup.IDs) {
 	if set == cur {
 		return
@@ -150,12 +152,13 @@ func (p *partitionPass) writeParent(j *job, cur, set cgroup.IDs) {
 	k.Originals.note(j.row)
 	k.mu.Unlock()
 	k.Originals.flush()
-	if err := j.keepOriginalAndWrite(cur.String(), set.String()); err != nil {
+	if err := j.storeOriginalAndWrite(cur.String(), set.String()); err != nil {
 		p.parentErrors[j.dir] = err
 	}
 }
 
-// trimParent reduces a cgroup above to its original CPUs and the CPUs that partitions below it have.
+// trimParent is the last step for a parent cgroup. It leaves the cgroup its original CPUs and the CPUs that partitions
+// below it have, and ends the job.
 func (p *partitionPass) trimParent(j *job, cur cgroup.IDs) {
 	need := p.cpusBelow(j.dir, false)
 	delete(p.parentErrors, j.dir)
@@ -178,10 +181,11 @@ func (p *partitionPass) trimParent(j *job, cur cgroup.IDs) {
 	j.endInForce(state, text)
 }
 
-// ParentCPUs returns the CPUs that an existing cgroup allows its children, and whether they could be read. "" means
-// that the cgroup allows the same CPUs as the root. In cgroup version 2, CPUs that the root lacks are offline. When
-// they come online, they return to every cgroup whose list has them, but not to a container whose list was narrowed
-// meanwhile. The CPUs of the agent's partitions count as allowed, too.
+// ParentCPUs returns the CPUs that an existing cgroup allows its children, and whether the keeper could read them. The
+// CPUs of the agent's partitions count as allowed, too. In cgroup version 2, if the cgroup allows the same CPUs as the
+// root cgroup, ParentCPUs returns "". Callers must then not intersect the lists of containers with these CPUs. The root
+// cgroup has only online CPUs, so an offline CPU would drop out of such a list, and would not return when it comes
+// online.
 func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	if k.tree.Version != cgroup.V2 {
 		list, err := k.tree.Allowed(dir, lifecycle.CPUSetCPUs)
@@ -194,12 +198,12 @@ func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 	return list, err == nil
 }
 
-// withPartitions returns the CPUs that a cgroup would allow its children if there were no partitions of this agent or
-// of an earlier one, and the same for the root.
+// withPartitions returns the CPUs that a cgroup allows its children (list) and the CPUs that the root allows its
+// children (root). Both include the CPUs of partitions that this agent or an earlier run of it made.
 func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
 	k.mu.Lock()
 	parted := k.table.partitionCPUs(func(string) bool { return true })
-	for _, has := range k.Originals.rememberedCPUs {
+	for _, has := range k.Originals.leftoverCPUs {
 		parted = parted.Union(has)
 	}
 	k.mu.Unlock()

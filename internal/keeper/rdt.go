@@ -8,8 +8,8 @@ import (
 // RDT is the actor of the fields RDTSchemata, RDTGroup and RDTMonitor.
 type RDT struct{ Groups *resctrl.Groups }
 
-// Act makes a resctrl group and writes its schemata, or moves a cgroup's threads into a group. An empty text undoes
-// that.
+// Act makes a resctrl group and writes the group's schemata, or moves a cgroup's threads into a group. If the text of
+// the value is empty, Act undoes this.
 func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
 	switch {
 	case v.Field == lifecycle.RDTSchemata && v.Text == "":
@@ -23,7 +23,7 @@ func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (St
 	return joinState(r.Groups.Join(t.Owner, v.Text, threads))
 }
 
-// joinState returns the state of a value for threads. found means that a thread exists, and changed that a thread did
+// joinState returns the state of a value for threads. found means that a thread exists. changed means that a thread did
 // not have the value before.
 func joinState(found, changed bool, err error) (State, error) {
 	switch {
@@ -35,7 +35,7 @@ func joinState(found, changed bool, err error) (State, error) {
 	return Unchanged, err
 }
 
-// Forget removes an owner's groups.
+// Forget removes an owner from all resctrl groups, and removes the groups that then have no owner.
 func (r RDT) Forget(owner string) error { return r.Groups.RemoveOwnerFromAll(owner) }
 
 // Tidy removes resctrl groups that earlier runs of the agent left.

@@ -13,16 +13,16 @@ import (
 var (
 	// ErrChangedSince is the reason why the keeper does not restore a value: another program has changed the value
 	// after the agent's write.
-	ErrChangedSince = errors.New("another program has changed it since the agent's write")
-	// ErrOriginalUnknown is the reason why the keeper does not restore a value: it does not know the original.
+	ErrChangedSince = errors.New("another program has changed the file since the agent's write")
+	// ErrOriginalUnknown is the reason why the keeper does not restore a value: the keeper does not know the original.
 	ErrOriginalUnknown = errors.New("the original value is not known")
 	// ErrOtherTree is the reason why the keeper does not restore a value: an earlier agent wrote the value to
 	// another cgroup tree.
-	ErrOtherTree = errors.New("not in this cgroup tree")
+	ErrOtherTree = errors.New("the cgroup is not in the tree at cgroup.root")
 )
 
-// CedeChanged reads the file of every value in force, and leaves the values that another program has changed to that
-// program. It returns these values, and writes nothing.
+// CedeChanged reads the file of every value in force. If another program has changed a file, the keeper leaves the file
+// to that program. CedeChanged writes no file, and returns the outcomes of the files that it leaves to other programs.
 func (k *Keeper) CedeChanged() []Outcome {
 	k.mu.Lock()
 	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.verified && r.cededReason == nil })
@@ -30,7 +30,7 @@ func (k *Keeper) CedeChanged() []Outcome {
 	return outcomes(slices.DeleteFunc(jobs, func(j *job) bool {
 		text, err := j.row.handle.Read()
 		if err != nil || j.isHidden(k.tree) {
-			return true // ReleaseAll reports the error
+			return true // if the file cannot be read, ReleaseAll reports the error
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -38,17 +38,18 @@ func (k *Keeper) CedeChanged() []Outcome {
 		if !r.drifted(text) || r.handle.Same(text, r.text) || isInvalidated(j.fileKey, text, r.text) {
 			return true
 		}
-		r.cede(r.handle.OpError("release", r.text, fmt.Errorf("%w to %q", ErrChangedSince, text)))
+		r.cede(r.handle.OpError("release", r.text, fmt.Errorf("%w: the file has %q", ErrChangedSince, text)))
 		j.end(Ceded, text, r.cededReason)
 		return false
 	}))
 }
 
 // ReleaseAll restores every value in the table or in an earlier keeper's journal, all together in an order that the
-// kernel accepts. It leaves values without a known original in the kernel, and returns them as Ceded. It also leaves
-// values that another program changed, if CedeChanged was called before or an earlier keeper wrote them.
+// kernel accepts. If the original is not known, ReleaseAll leaves the value in the kernel, with the state Ceded. It
+// also leaves values that another program has changed: values of the table only if CedeChanged was called before, and
+// values of an earlier keeper always.
 func (k *Keeper) ReleaseAll() []Outcome {
-	out := k.claimRemembered(func(origin) bool { return true })
+	out := k.claimLeftovers(func(origin) bool { return true })
 	released := k.release(func(r *row) bool {
 		switch _, known := r.history.originalText(); {
 		case r.releasing || r.cededReason != nil:
@@ -65,21 +66,20 @@ func (k *Keeper) ReleaseAll() []Outcome {
 	return append(out, released...)
 }
 
-// ReleaseForgotten restores values that an earlier keeper wrote and that have no desired value now. It restores only
-// values of owners that are known and decided; other owners keep their values. Call it when all live pods and
-// containers are decided.
+// ReleaseForgotten restores values that an earlier keeper wrote, for settings that have no desired value now. It
+// restores only the values of known owners whose values the agent has decided. It also ends partitions of unknown
+// owners. Call it after the agent has decided the values of all live pods and containers.
 func (k *Keeper) ReleaseForgotten(owners func(owner string) (known, undecided bool)) []Outcome {
-	out := k.claimRemembered(func(o origin) bool {
+	out := k.claimLeftovers(func(o origin) bool {
 		known, undecided := owners(o.Owner)
-		// A partition keeps its CPUs from all other cgroups, so it is removed even if its owner
+		// No other cgroup can use the CPUs of a partition, so the partition ends even if its owner
 		// is unknown.
 		return !undecided && (known || o.key().isPartition())
 	})
 	return append(out, k.release(func(r *row) bool { return r.releasing && r.state == Pending })...)
 }
 
-// release writes the originals of the rows that match. A row without a cgroup has nothing to restore, so its outcome is
-// Forgotten.
+// release writes the originals of the rows that match. If the cgroup of a row does not exist, the outcome is Forgotten.
 func (k *Keeper) release(match func(*row) bool) []Outcome {
 	out := k.sync(false, func() []*job { return k.pick(maps.Values(k.table.rows), match) })
 	for i := range out {
@@ -90,16 +90,16 @@ func (k *Keeper) release(match func(*row) bool) []Outcome {
 	return out
 }
 
-// claimRemembered makes rows with their originals as desired values, for the remembered settings for which mine returns
-// true. It drops settings whose value is no longer in the kernel. It returns the values that cannot be restored, with
-// the reason.
-func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
+// claimLeftovers makes rows for those settings in Originals.leftovers for which match returns true. The desired value
+// of each row is the original. claimLeftovers drops settings whose files have no text of the agent any more. It returns
+// the values that the keeper cannot restore, with the reason.
+func (k *Keeper) claimLeftovers(match func(origin) bool) []Outcome {
 	k.mu.Lock()
-	all := maps.Clone(k.Originals.remembered)
+	all := maps.Clone(k.Originals.leftovers)
 	k.mu.Unlock()
 	var out []Outcome
 	for at, o := range all {
-		if !mine(o) {
+		if !match(o) {
 			continue
 		}
 		if _, left := k.claimForRelease(at); left != nil {
@@ -109,29 +109,29 @@ func (k *Keeper) claimRemembered(mine func(origin) bool) []Outcome {
 	return out
 }
 
-// claimForRelease makes a row with the original as desired value, for one remembered setting. If the value cannot be
-// restored, left has the reason.
+// claimForRelease makes a row for one setting in Originals.leftovers, with the original as desired value. If the keeper
+// cannot restore the original, it makes no row, and left has the reason.
 func (k *Keeper) claimForRelease(p fileKey) (claimed bool, left *Outcome) {
 	at := k.tree.Resolve(p.dir, p.field, p.key)
 	text, err := at.Read()
 	hidden := p.isHidden(k.tree)
 	if err != nil && cgroup.IsNotExist(err) && !k.tree.Has(cgroup.TopDir(p.dir)) {
-		err = fmt.Errorf("%w: the tree at cgroup.root has no %s, so the value was written to another tree: set cgroup.root", ErrOtherTree, cgroup.TopDir(p.dir))
+		err = fmt.Errorf("%w: this tree has no %s, so an earlier agent wrote the value to another tree; set cgroup.root to that tree", ErrOtherTree, cgroup.TopDir(p.dir))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	o, still := k.Originals.remembered[p]
+	o, still := k.Originals.leftovers[p]
 	target := Target{Owner: o.Owner, Dir: o.Dir, Parent: o.Parent}
 	_, known := o.originalText()
 	switch {
 	case !still:
 		return false, nil
 	case err != nil && cgroup.IsNotExist(err), err == nil && !hidden && o.isOriginal(at, text):
-		k.Originals.forget(p) // otherwise a later keeper that reads the journal would take the file's text for the agent's
+		k.Originals.forget(p) // a later keeper that reads the journal must not take the file's text for a text of the agent
 		return false, nil
 	case err != nil:
 	case !hidden && !o.mayBeAgentText(at, text):
-		err = fmt.Errorf("%w to %q", ErrChangedSince, text)
+		err = fmt.Errorf("%w: the file has %q", ErrChangedSince, text)
 	case !known:
 		err = ErrOriginalUnknown
 	}
@@ -146,8 +146,8 @@ func (k *Keeper) claimForRelease(p fileKey) (claimed bool, left *Outcome) {
 	return true, nil
 }
 
-// isHidden reports whether a file does not show what was written to it, as for the weight of an
-// idle cgroup.
+// isHidden reports whether a file does not show the text that was written to it. This is so for the weight of
+// a cgroup whose cpu.idle is 1.
 func (p fileKey) isHidden(tree *cgroup.Tree) bool {
 	if p.field != lifecycle.CPUShares {
 		return false
@@ -156,7 +156,7 @@ func (p fileKey) isHidden(tree *cgroup.Tree) bool {
 	return err == nil && text == "1"
 }
 
-// isOriginal reports whether a text in the file is the original.
+// isOriginal reports whether the file has the original, or has a text that replaced the restored original.
 func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 	back, known := o.originalText()
 	switch list := o.key().isList(); {
@@ -165,14 +165,14 @@ func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 	case list && text == "":
 		return true // the cgroup was made again: the agent never writes an empty list
 	case back != "" && at.Same(o.AgentText, back) && (o.LastText == "" || !at.Same(text, o.LastText)):
-		return true // the value was restored already, so the present text is not the agent's, even as a part of the list
+		return true // the agent restored the original before, so the present text is not a value of the agent
 	default:
 		return (back != "" || !list) && at.Same(text, back)
 	}
 }
 
-// mayBeAgentText reports whether a keeper may have written a text. The present list may be only a part of the written
-// list, because cgroup version 1 or the parent removed CPUs.
+// mayBeAgentText reports whether the present text of the file may come from the agent. A list may be only a part of the
+// list that the agent wrote: cgroup version 1 removes offline CPUs, and the parent may not allow all CPUs.
 func (o *origin) mayBeAgentText(at cgroup.Handle, text string) bool {
 	if isInvalidated(o.key(), text, o.AgentText) || at.Same(text, o.AgentText) || o.LastText != "" && at.Same(text, o.LastText) {
 		return true

@@ -16,20 +16,20 @@ const (
 )
 
 // errIdle is the reason why the keeper does not write a desired weight yet.
-var errIdle = errors.New("cpu.idle is 1, which gives less CPU time than any weight; the weight is written when cpu.idle is 0")
+var errIdle = errors.New("cpu.idle is 1, which gives the cgroup less CPU time than any weight; the agent writes the weight when cpu.idle is 0")
 
-// writeUnit has the jobs that are written together: a single job, or the jobs of quota and period.
+// writeUnit has jobs whose values are written together: a single job, or the jobs of quota and period.
 type writeUnit struct {
 	jobs  []*job
-	grows bool // the unit is written together with values that grow, after its parents
-	// hidden means that the file does not show the written text, since cpu.idle is 1.
+	grows bool // the unit is written with the values that grow, after the units of the parent cgroups
+	// hidden means that the file does not show the written weight, since cpu.idle is 1.
 	hidden bool
 }
 
-// runScalars writes the jobs that are not for cpuset files: first all values that shrink, deepest cgroup first, then
-// all values that grow, from the top.
+// runScalars runs the jobs that are not for cpuset files. It first writes all values that shrink, deepest cgroup first.
+// Then it writes all values that grow, from the top.
 func runScalars(jobs []*job) {
-	units := slices.DeleteFunc(group(jobs), func(u *writeUnit) bool { return !u.plan() })
+	units := slices.DeleteFunc(makeUnits(jobs), func(u *writeUnit) bool { return !u.plan() })
 	slices.SortStableFunc(units, func(a, b *writeUnit) int {
 		deeper := cmp.Compare(b.jobs[0].depth(), a.jobs[0].depth())
 		if a.grows {
@@ -42,8 +42,8 @@ func runScalars(jobs []*job) {
 	}
 }
 
-// group makes the units of the jobs that are not done and not for cpuset files.
-func group(jobs []*job) []*writeUnit {
+// makeUnits makes the units of the jobs that have not ended and are not for cpuset files.
+func makeUnits(jobs []*job) []*writeUnit {
 	var units []*writeUnit
 	bandwidth := map[string]*writeUnit{}
 	for _, j := range jobs {
@@ -64,24 +64,24 @@ func group(jobs []*job) []*writeUnit {
 }
 
 // rank orders units: units that shrink come before units that grow. It also orders files of one cgroup that depend on
-// each other: a burst stays within the quota, and a weight cannot be written while cpu.idle is 1.
+// each other: the burst must not exceed the quota, and the kernel refuses a weight while cpu.idle is 1.
 func (u *writeUnit) rank() int {
-	before := 0 // the number of kinds of files that are written later if they shrink, and earlier if they grow
+	kind := 0 // a unit with a higher kind is written earlier if it shrinks, and later if it grows
 	switch u.jobs[0].key {
 	case idleKey:
-		before = 2
+		kind = 2
 	case burstKey:
-		before = 1
+		kind = 1
 	}
 	if u.grows {
-		return before
+		return kind
 	}
-	return -1 - before
+	return -1 - kind
 }
 
-// plan reads the kernel's values, and finds out whether the unit grows or shrinks. It reports
-// whether the unit must be written. It ends an unchanged unit under the row's lock, since an
-// older write could still be running.
+// plan reads the kernel's values, and finds out whether the unit grows or shrinks. It returns true
+// if the unit must be written, and otherwise ends the unit's jobs. It holds the row's lock, since
+// another goroutine may still write an older value of the row.
 func (u *writeUnit) plan() bool {
 	j := u.jobs[0]
 	j.row.writing.Lock()
@@ -90,7 +90,7 @@ func (u *writeUnit) plan() bool {
 		return false
 	}
 	j = u.jobs[0]
-	byUs, idle := j.idle()
+	byUs, idle := j.cpuIdle()
 	if idle {
 		j.finish(Pending, "", "", errIdle)
 		return false
@@ -111,28 +111,29 @@ func (u *writeUnit) plan() bool {
 	}
 	for _, j := range u.jobs {
 		if !u.hidden {
-			j.keepFound(j.foundText)
+			j.storeFoundAsOriginal(j.foundText)
 		}
 		j.endInForce(Unchanged, j.foundText)
 	}
 	return false
 }
 
-// idle reports whether the job is for the weight of a cgroup whose cpu.idle the agent manages (byUs), and whether the
-// agent has set cpu.idle to 1 there (idle).
-func (j *job) idle() (byUs, idle bool) {
+// cpuIdle reports whether the job is for the weight of a cgroup whose cpu.idle the agent manages (byUs), and whether the
+// agent has set cpu.idle of that cgroup to 1 (idle).
+func (j *job) cpuIdle() (byUs, idle bool) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
-	r := j.k.table.idle(j.dir)
+	r := j.k.table.idleRow(j.dir)
 	byUs = j.field == lifecycle.CPUShares && r != nil
 	return byUs, byUs && r.text == "1" && r.verified
 }
 
-// addsQuota reports whether a unit gives a quota to a cgroup that has none. In cgroup version 1 a child's quota may not
-// exceed its parent's, so such a quota is written together with the values that grow, after the parent.
+// addsQuota reports whether a unit gives a quota to a cgroup that has none. In cgroup version 1, the kernel refuses a
+// quota that exceeds the quota of the parent. So the keeper writes such a quota with the values that grow, after the
+// quota of the parent.
 func (u *writeUnit) addsQuota() bool {
 	i := slices.IndexFunc(u.jobs, func(j *job) bool { return j.field == lifecycle.CPUQuota })
-	return i >= 0 && number(u.jobs[i].foundText) == unlimited
+	return i >= 0 && parseLimit(u.jobs[i].foundText) == unlimited
 }
 
 // dropOutdated drops the jobs whose values are no longer desired, and reports whether any job is left.
@@ -144,7 +145,7 @@ func (u *writeUnit) dropOutdated() bool {
 	return len(kept) > 0
 }
 
-// read reads the texts of a unit, quota and period together.
+// read reads the texts of a unit into the jobs' foundText. It reads quota and period together.
 func (u *writeUnit) read() error {
 	j := u.jobs[0]
 	if len(u.jobs) == 2 && (!j.kernelTextKnown || !u.jobs[1].kernelTextKnown) {
@@ -166,15 +167,15 @@ func (u *writeUnit) read() error {
 	return nil
 }
 
-// allowsMore reports whether a unit allows more than the present values. Quota and period count
-// as a ratio, so a longer period allows less.
+// allowsMore reports whether the desired values of a unit allow at least as much as the present values.
+// For quota and period, it compares quota divided by period.
 func (u *writeUnit) allowsMore() bool {
 	if j := u.jobs[0]; !j.isBandwidth() {
 		return j.row.handle.Compare(j.text, j.foundText) >= 0
 	}
 	before, after := 1.0, 1.0
 	for _, j := range u.jobs {
-		was, now := number(j.foundText), number(j.text)
+		was, now := parseLimit(j.foundText), parseLimit(j.text)
 		if j.field == lifecycle.CPUPeriod {
 			before, after = before/was, after/now
 		} else {
@@ -184,11 +185,11 @@ func (u *writeUnit) allowsMore() bool {
 	return after >= before
 }
 
-// unlimited is more than any quota.
+// unlimited stands for no limit. It is more than any quota.
 const unlimited = 1e18
 
-// number parses a quota or period. Text without a positive number means no limit.
-func number(text string) float64 {
+// parseLimit parses a quota or period. A text without a positive number, such as "max" or "-1", means no limit.
+func parseLimit(text string) float64 {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || n <= 0 {
 		return unlimited
@@ -204,13 +205,13 @@ func (u *writeUnit) write() {
 		return
 	}
 	for _, j := range u.jobs {
-		if !u.hidden { // a hidden file does not show its original
-			j.keepOriginal(j.foundText)
+		if !u.hidden { // a hidden file does not show the original either
+			j.storeOriginal(j.foundText)
 		}
 	}
 	err := u.set()
 	for _, j := range u.jobs {
-		j.kernelTextKnown = false // read, which is called below, reads the text again
+		j.kernelTextKnown = false // the read below then reads the file again
 	}
 	if err == nil {
 		err = u.read()
@@ -224,7 +225,7 @@ func (u *writeUnit) write() {
 			j.fail(j.mismatchError(j.foundText))
 			continue
 		}
-		// The kernel may show plain text in another form than it was written in.
+		// For free text there is no comparison, because the kernel may show the text in another form.
 		j.endInForce(Applied, j.foundText)
 	}
 }
@@ -238,8 +239,8 @@ func (u *writeUnit) set() error {
 		for _, j := range u.jobs {
 			switch {
 			case j.k.tree.Version == cgroup.V1 && j.matchesDesired(j.foundText):
-				// Quota and period are two files: a file with the correct text is not written
-				// again.
+				// In cgroup version 1, quota and period are two files. The keeper does not write a file
+				// that already has the desired text.
 			case j.field == lifecycle.CPUPeriod:
 				period = j.text
 			default:
@@ -253,8 +254,8 @@ func (u *writeUnit) set() error {
 	return j.row.handle.Write(j.text)
 }
 
-// setIdle writes cpu.idle. The kernel forgets the weight of a cgroup while cpu.idle is 1, and later gives it the
-// default weight. So setIdle saves the weight before it writes 1, and restores the weight after it wrote 0.
+// setIdle writes cpu.idle. When cpu.idle becomes 1, the kernel drops the cgroup's weight, and when cpu.idle becomes 0,
+// it sets the default weight. So setIdle saves the weight before it writes 1, and restores the weight after it wrote 0.
 func (j *job) setIdle() error {
 	k := j.k
 	if j.text == "1" && j.foundText == "0" {
@@ -274,7 +275,7 @@ func (j *job) setIdle() error {
 	k.mu.Lock()
 	weight := j.row.history.Weight
 	if r := k.table.rows[fileKey{j.dir, lifecycle.CPUShares, ""}]; r != nil && r.text != "" {
-		k.Originals.keepIfMissing(r, weight)
+		k.Originals.storeOriginalIfMissing(r, weight)
 		weight = r.text
 	}
 	j.row.history.Weight = ""
@@ -285,6 +286,7 @@ func (j *job) setIdle() error {
 	return k.tree.WriteText(j.dir, lifecycle.CPUShares, "", weight)
 }
 
+// fail ends all jobs of a unit with an error.
 func (u *writeUnit) fail(err error) {
 	for _, j := range u.jobs {
 		j.fail(err)

@@ -14,24 +14,27 @@ import (
 
 // fileKey identifies a setting of a cgroup.
 type fileKey struct {
-	dir   string
+	dir   string // the cgroup's directory, relative to the root of the cgroup tree
 	field lifecycle.Field
-	key   string
+	key   string // lifecycle.Value.Key, such as the file's name for the field Unified; "" for most fields
 }
 
 func (i Item) key() fileKey { return fileKey{i.Target.Dir, i.Value.Field, i.Value.Key} }
 
-// compare orders settings by cgroup, field and key.
+// compare orders settings by cgroup, field and key. Its result is that of cmp.Compare.
 func (p fileKey) compare(o fileKey) int {
 	return cmp.Or(cmp.Compare(p.dir, o.dir), cmp.Compare(p.field, o.field), cmp.Compare(p.key, o.key))
 }
 
+// depth returns the depth of the cgroup in the tree.
 func (p fileKey) depth() int { return strings.Count(p.dir, "/") }
 
+// isList reports whether the setting is a list of CPUs or memory nodes.
 func (p fileKey) isList() bool {
 	return p.field == lifecycle.CPUSetCPUs || p.field == lifecycle.CPUSetMems
 }
 
+// isPartition reports whether the setting is one of the two files of a cpuset partition.
 func (p fileKey) isPartition() bool {
 	return p.field == lifecycle.Unified && (p.key == cgroup.ExclusiveFile || p.key == cgroup.PartitionFile)
 }
@@ -41,13 +44,12 @@ func (p fileKey) isBandwidth() bool {
 	return p.field == lifecycle.CPUQuota || p.field == lifecycle.CPUPeriod
 }
 
-// isCpusetFile reports whether the file keeps containers off the CPUs and memory nodes that other containers own. The
-// keeper never leaves such a file to another program, even if the CPUs in the list have no owner now: a later owner may
-// get them.
+// isCpusetFile reports whether the setting is a file of the controller cpuset. These files separate containers from the
+// CPUs and memory nodes of other containers, so the keeper never leaves such a file to another program.
 func (p fileKey) isCpusetFile() bool { return p.isList() || p.isPartition() }
 
-// setting returns a name for metrics, from a limited set: the field, the file if it is in cgroup.Settings, or
-// "other".
+// setting returns the name of the setting for metrics: the name of the field or, for the field Unified, the name of the
+// file. It returns "other" for files that are not in cgroup.Settings, so that the number of names is limited.
 func (p fileKey) setting() string {
 	if p.field != lifecycle.Unified {
 		return p.field.String()
@@ -60,14 +62,13 @@ func (p fileKey) setting() string {
 	return "other"
 }
 
-// desiredValue is the desired value of a row, which a job applies.
+// desiredValue is the desired value of a row, which a job writes to the kernel.
 type desiredValue struct {
 	target     Target
 	value      lifecycle.Value
 	text       string // the kernel text of value
 	generation uint64 // the value of table.generation when the desired value was recorded
-	// releasing means that text is the original, and that the keeper drops the row when the original is in
-	// force.
+	// releasing means that the keeper restores the original, which text then has. After that it drops the row.
 	releasing bool
 }
 
@@ -76,18 +77,19 @@ type desiredValue struct {
 type row struct {
 	fileKey
 	desiredValue
-	handle         cgroup.Handle // the file's handle, resolved once
-	waitsForCgroup bool          // if releasing: keep the row until its cgroup exists
+	handle         cgroup.Handle // the file's handle
+	waitsForCgroup bool          // if releasing is set and the cgroup does not exist yet: the row is not dropped
 	history        history
-	// shownText is what the kernel shows for text, if the two differ.
+	// shownText is the text that the file has after the keeper wrote text; "" if the file has the same text.
 	shownText string
-	foreign   foreignWrites
+	foreign   foreignWrites // the writes of other programs to the file
 	// journalHash is a hash of the row's last line in the journal.
 	journalHash uint64
-	// cededReason is the reason why the keeper does not write the row: the value belongs to another program.
+	// cededReason is the reason why the keeper leaves the file to another program and does not write it. It is nil
+	// if the keeper writes the file.
 	cededReason error
-	// kernel is the text that the keeper last read in the file. verified means that this text was in force;
-	// another program may have changed the file since.
+	// kernel is the text that the file had when the keeper last found the desired value in force. verified means
+	// that the last write or read found the desired value in force. Another program may have changed the file since.
 	kernel   string
 	verified bool
 	state    State // the state of the desired value
@@ -97,8 +99,8 @@ type row struct {
 	writing *sync.Mutex
 }
 
-// originalText returns the original text of the file if it is known: the text that the keeper found in the file, or
-// else the text of the reported request.
+// originalText returns the original text of the file, and whether the text is known. It is the text that the keeper
+// found in the file or, if there is none, the text of the value that the runtime reported as requested.
 func (p history) originalText() (string, bool) {
 	switch {
 	case p.Original != nil:
@@ -109,14 +111,14 @@ func (p history) originalText() (string, bool) {
 	return "", false
 }
 
-// cede leaves the file to another program, for the reason in err.
+// cede makes the keeper leave the file to another program, for the reason in err.
 func (r *row) cede(err error) { r.cededReason, r.state, r.err = err, Ceded, err }
 
-// drifted reports whether a text differs from the text that was last found in force.
+// drifted reports whether another program has changed the file: text, the present text, is not the verified text.
 func (r *row) drifted(text string) bool { return r.verified && !r.handle.Same(text, r.kernel) }
 
-// index finds rows by a string. The rows of a list are never changed in place, since another goroutine may be reading
-// the list.
+// index finds rows by a string, such as the path of a file. A slice of rows is never changed in place, since another
+// goroutine may be reading the slice.
 type index map[string][]*row
 
 func (x index) add(key string, r *row) { x[key] = append(x[key], r) }
@@ -131,11 +133,11 @@ func (x index) remove(key string, r *row) {
 // table has the rows of all settings with a desired value. Keeper.mu guards it.
 type table struct {
 	rows       map[fileKey]*row
-	byOwner    index         // the same rows
+	byOwner    index         // the same rows, by the id of the container or pod
 	generation uint64        // counts the changes of desired values
-	failed     map[*row]bool // rows that were refused with a temporary error
-	// partitionRows are the rows of the files of cpuset partitions. orphans are the keys of such files
-	// whose owner was forgotten, and whose cgroup may still exist.
+	failed     map[*row]bool // rows whose last write failed with a temporary error
+	// partitionRows has the rows of the files of cpuset partitions. orphans are the keys of such files
+	// whose owner was forgotten (see Keeper.Forget). The cgroups of orphans may still exist.
 	partitionRows map[fileKey]*row
 	orphans       []fileKey
 }
@@ -153,11 +155,11 @@ func (t *table) remove(r *row) {
 	delete(t.failed, r)
 }
 
-// idle returns the row of cpu.idle of a cgroup; nil if there is none.
-func (t *table) idle(dir string) *row { return t.rows[fileKey{dir, lifecycle.Unified, idleKey}] }
+// idleRow returns the row of the file cpu.idle of a cgroup, or nil if the file has no desired value.
+func (t *table) idleRow(dir string) *row { return t.rows[fileKey{dir, lifecycle.Unified, idleKey}] }
 
-// lock returns the mutex for the writes of a new row. Quota and period of a cgroup share one mutex.
-func (t *table) lock(p fileKey) *sync.Mutex {
+// writeLock returns the mutex that the writes of a new row must hold. Quota and period of a cgroup share one mutex.
+func (t *table) writeLock(p fileKey) *sync.Mutex {
 	if p.isBandwidth() {
 		p.field = lifecycle.CPUQuota + lifecycle.CPUPeriod - p.field
 	}
@@ -172,7 +174,7 @@ func (t *table) release(r *row, v cgroup.Version) {
 	t.generation++
 	r.generation, r.releasing, r.waitsForCgroup = t.generation, true, false
 	r.text, _ = r.history.originalText()
-	// Use the canonical form if there is one, since status also shows the text.
+	// The keeper writes text. value is only for status, and has no content if the text cannot be decoded.
 	r.value, _ = cgroup.Decode(v, r.field, r.key, r.text)
 }
 
@@ -196,6 +198,7 @@ func (k *Keeper) resolve(p fileKey) cgroup.Handle {
 	return k.tree.Resolve(p.dir, p.field, p.key)
 }
 
+// encode returns the kernel text of a value.
 func (k *Keeper) encode(at cgroup.Handle, t Target, v lifecycle.Value) (string, error) {
 	text, err := at.Encode(v)
 	if err != nil {
@@ -207,15 +210,16 @@ func (k *Keeper) encode(at cgroup.Handle, t Target, v lifecycle.Value) (string, 
 	return text, nil
 }
 
-// record adds a batch to the table, and makes the jobs. itemJobs has the job of each item. If a batch has two items for
-// one setting, the later item counts, and both have its job. out has the outcomes of items without a job.
+// record adds the items of a batch to the table, and makes the jobs. itemJobs has the job of each item, or nil. If two
+// items have the same setting, the later item counts, and both items have the same job. out has the outcomes of the
+// items without a job.
 func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, itemJobs []*job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.actors.note(batch)
 	jobs, out, itemJobs = make([]*job, 0, len(batch)), make([]Outcome, len(batch)), make([]*job, len(batch))
 	byRow := make(map[*row]*job, len(batch))
-	var last lifecycle.Value // caches the last list and its text, since the containers of a pool have the same list
+	var last lifecycle.Value // the last list, cached with its text, since many containers have the same list
 	var text string
 	for i, item := range batch {
 		out[i] = Outcome{Target: item.Target, Value: item.Value}
@@ -245,14 +249,14 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, itemJobs []*j
 			jobs = append(jobs, j)
 		}
 		j.desiredValue = r.desiredValue
-		// The original must be read before the first write.
+		// Before the first write, the job must read the original from the file.
 		j.verifiedText, j.kernelTextKnown = r.kernel, r.verified && (r.history.Original != nil || r.history.RuntimeMayHaveWritten)
 		itemJobs[i] = j
 	}
 	return jobs, out, itemJobs
 }
 
-// recordLocked makes the value of an item, with the kernel text want, the desired value of its row.
+// recordLocked makes the value of an item the desired value of its row. want is the kernel text of the value.
 func (k *Keeper) recordLocked(item Item, at cgroup.Handle, want string) *row {
 	t, p, owner := k.table, item.key(), item.Target.Owner
 	r := t.rows[p]
@@ -267,9 +271,9 @@ func (k *Keeper) recordLocked(item Item, at cgroup.Handle, want string) *row {
 	r.generation, r.target, r.value, r.releasing, r.waitsForCgroup = t.generation, item.Target, item.Value, item.Restore, item.Restore
 	r.history.RuntimeMayHaveWritten = r.history.RuntimeMayHaveWritten || (item.RuntimeMayHaveWritten || k.Originals.originalsLost && p.isPartition()) && r.history.Original == nil
 	k.noteRequestLocked(r, item)
-	if idle := t.idle(p.dir); p.field == lifecycle.CPUShares && idle != nil {
-		// history.Weight is the weight from before cpu.idle was 1, which the kernel has forgotten.
-		k.Originals.keepIfMissing(r, idle.history.Weight)
+	if idle := t.idleRow(p.dir); p.field == lifecycle.CPUShares && idle != nil {
+		// history.Weight is the weight from before cpu.idle was 1, which the kernel does not store.
+		k.Originals.storeOriginalIfMissing(r, idle.history.Weight)
 	}
 	if item.Restore {
 		if text, known := r.history.originalText(); known {
@@ -285,17 +289,17 @@ func (k *Keeper) recordLocked(item Item, at cgroup.Handle, want string) *row {
 	return r
 }
 
-// newRowLocked adds a row, with the history of its setting if an earlier keeper stored one.
+// newRowLocked adds a row for a setting. If Originals.leftovers has the setting, the row gets the history from there.
 func (k *Keeper) newRowLocked(p fileKey, at cgroup.Handle, owner string) *row {
-	r := &row{fileKey: p, handle: at, writing: k.table.lock(p)}
+	r := &row{fileKey: p, handle: at, writing: k.table.writeLock(p)}
 	k.table.add(r)
 	k.table.byOwner.add(owner, r)
 	k.Originals.claim(r)
 	return r
 }
 
-// noteRequestLocked stores the reported request. A new request replaces the text that was found in the file earlier as
-// the original.
+// noteRequestLocked stores the value that the runtime reported as requested. If this value changes, it also becomes the
+// original in place of the text that the keeper found in the file earlier.
 func (k *Keeper) noteRequestLocked(r *row, item Item) {
 	if item.Requested == nil {
 		return
@@ -314,13 +318,14 @@ func (k *Keeper) noteRequestLocked(r *row, item Item) {
 	}
 }
 
-// leaveLocked leaves a value in the kernel if the value should be restored but its original is not known. It returns
-// Pending if the caller must record and write the item.
+// leaveLocked handles an item that should be restored and whose original is not known. The value stays in the kernel,
+// and leaveLocked returns Ceded and the reason, or Forgotten if the keeper never wrote the value. For all other items
+// it returns Pending, and the caller must record and write the item.
 func (k *Keeper) leaveLocked(item Item, at cgroup.Handle, want string) (State, error) {
 	if !item.Restore || !item.RequestUnknown || item.Requested != nil {
 		return Pending, nil
 	}
-	r, known := k.table.rows[item.key()], k.Originals.remembered[item.key()].history
+	r, known := k.table.rows[item.key()], k.Originals.leftovers[item.key()].history
 	if r != nil {
 		known = r.history
 	}

@@ -8,28 +8,28 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Target is a cgroup whose values are kept.
+// Target is a cgroup that has desired values.
 type Target struct {
 	Owner  string // container id or pod sandbox id
-	Dir    string // the cgroup's directory, relative to the root, as cgroup.Path and cgroup.PodPath return it
-	Parent bool   // the cgroup's tasks are in cgroups below it, as for a pod
+	Dir    string // the cgroup's directory, relative to the root of the cgroup tree (see cgroup.Path and cgroup.PodPath)
+	Parent bool   // the cgroup has no tasks itself: the tasks are in cgroups below it, as for a pod
 }
 
 // Item is a desired value of a cgroup.
 type Item struct {
 	Target Target
 	Value  lifecycle.Value
-	// Requested is the original value as the runtime reported it; nil if only the kernel knows the original. An
-	// empty list means the parent's list.
+	// Requested is the original value as the runtime reported it; nil if the original is only in the kernel's file.
+	// An empty list means the parent's list.
 	Requested *lifecycle.Value
-	// RuntimeMayHaveWritten means that the runtime may have written the agent's value already. The keeper then does
-	// not take the text in the file for the original.
+	// RuntimeMayHaveWritten means that the runtime may have written the agent's value to the file already. The
+	// keeper then does not take the text in the file as the original.
 	RuntimeMayHaveWritten bool
 	// Restore means that no hook decides the value any more. The keeper restores the original, or writes Value if
 	// neither Requested nor an original is known. Then it drops the setting.
 	Restore bool
-	// RequestUnknown means, together with Restore, that the request is not known. If the keeper has no original
-	// either, it leaves the value in the kernel, with ErrOriginalUnknown.
+	// RequestUnknown has a meaning only with Restore: the agent does not know whether and which value was requested.
+	// If the keeper does not have the original either, it leaves the value in the kernel, with ErrOriginalUnknown.
 	RequestUnknown bool
 }
 
@@ -41,11 +41,11 @@ const (
 	Pending    State = iota // not in the kernel yet, since the cgroup does not exist
 	Applied                 // written, read back and found in force
 	Unchanged               // the kernel had the value already; nothing was written
-	Refused                 // the kernel or a check of the keeper refused it; Err has the reason
-	Clipped                 // only the part that the parent cgroup allows is in force
-	Forgotten               // the value's row was dropped; nothing was written
-	Superseded              // a later value was recorded meanwhile, and its own batch writes it
-	Ceded                   // the value of another program stays; Err has the reason
+	Refused                 // the kernel or a check of the keeper refused the value; Err has the reason
+	Clipped                 // a list of which the parent cgroup allows only a part, which is in force
+	Forgotten               // the setting has no desired value any more; nothing was written
+	Superseded              // a newer value was recorded meanwhile, and the batch of the newer value writes it
+	Ceded                   // the keeper leaves the text in the file and does not write it; Err has the reason
 )
 
 var stateNames = [...]string{"pending", "applied", "same", "refused", "clipped", "forgotten", "superseded", "left"}
@@ -63,16 +63,16 @@ type Outcome struct {
 	Target Target
 	Value  lifecycle.Value
 	State  State
-	Kernel string // the kernel's text, if it was read
-	Err    error
+	Kernel string // the text in the file, if the keeper read it
+	Err    error  // the reason for the state; nil if there is none
 }
 
 // RuntimeOnly reports whether the kernel lets only the runtime write the value, because the
-// cgroup is that of the agent's own container (cgroup.RuntimeOnly).
+// cgroup belongs to the agent's own container (cgroup.RuntimeOnly).
 func (o *Outcome) RuntimeOnly() bool { return o.State == Refused && cgroup.RuntimeOnly(o.Err) }
 
-// ErrNotFreed is the reason why the keeper refuses a list: another cgroup of the same batch should have lost some of
-// these CPUs or memory nodes, and still has them.
+// ErrNotFreed is the reason why the keeper refuses to write a list: another cgroup of the same batch should have lost
+// some CPUs or memory nodes of the list, and still has them.
 var ErrNotFreed = errors.New("another cgroup still has these CPUs or memory nodes")
 
 // IsCpusetFile reports whether the outcome is for a file of the controller cpuset. The keeper never leaves such a file

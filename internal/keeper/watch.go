@@ -13,25 +13,25 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// ConflictLimit sets when the keeper leaves a file to another program that writes it repeatedly.
+// ConflictLimit sets when the keeper leaves a file to another program that writes the file repeatedly.
 type ConflictLimit struct {
-	// Limit is how often the keeper repairs one file within the time Per. After that it leaves the file to the
-	// other program. It never leaves a cpuset file, and writes such a file less often instead. 0 means that the
-	// keeper repairs each file at once and without limit.
-	Limit int
-	Per   time.Duration
+	// MaxRepairs is a number of repairs of one file within the time Window. After so many repairs, the keeper leaves
+	// the file to the other program. The keeper never leaves a cpuset file: after so many repairs, it writes a cpuset
+	// file less often. 0 means that the keeper repairs each file at once and without limit.
+	MaxRepairs int
+	Window     time.Duration
 }
 
-// ErrConflict is the reason why the keeper leaves a value to another program: that program writes the value
+// ErrConflict is the reason why the keeper leaves a file to another program: that program writes the file
 // repeatedly.
-var ErrConflict = errors.New("another program keeps writing it")
+var ErrConflict = errors.New("another program writes the file repeatedly")
 
-// ErrContested is the reason why the keeper writes a value less often: another program keeps changing the value, and
-// the keeper never leaves a cpuset file to another program.
-var ErrContested = errors.New("another program keeps changing it")
+// ErrContested is the reason why the keeper writes a cpuset file less often: another program changes the file
+// repeatedly, and the keeper never leaves a cpuset file to another program.
+var ErrContested = errors.New("another program changes the file repeatedly")
 
-// A list that another program keeps changing is written again after a pause, which doubles up
-// to longestPause. Meanwhile containers may use each other's CPUs.
+// If another program changes a cpuset file repeatedly, the keeper repairs the file after a pause. The pause doubles
+// up to longestPause. During the pause, containers may use each other's CPUs.
 const (
 	firstPause   = time.Second
 	longestPause = 10 * time.Second
@@ -40,11 +40,11 @@ const (
 // foreignWrites counts the writes of other programs to a row's file.
 type foreignWrites struct {
 	indexed      bool          // watchedFiles has the row, because the row's value is in force
-	writes       uint64        // repaired writes since the row exists
-	windowStart  time.Time     // start of the time window of windowWrites
-	windowWrites int           // repaired writes in the time window
+	writes       uint64        // writes of other programs that the keeper has repaired
+	windowStart  time.Time     // the start of the time window in which windowWrites counts
+	windowWrites int           // writes of other programs that the keeper has repaired in the time window
 	lastRepair   time.Time     // the time of the last repair
-	pause        time.Duration // the pause before the next repair; 0 for at once
+	pause        time.Duration // the pause before the next repair; 0 means no pause
 }
 
 // watchedFiles tracks the files with values in force, and limits how often the keeper repairs them.
@@ -53,10 +53,10 @@ type watchedFiles struct {
 
 	mu    *sync.Mutex // the keeper's lock; it guards limit, files, dirs and dirChanges
 	limit ConflictLimit
-	// files has the rows with values in force, by file; quota and period may share a file. dirs has the
-	// same rows by directory.
+	// files has the rows with values in force, by file. In cgroup version 2, quota and period share a file.
+	// dirs has the same rows by directory.
 	files, dirs index
-	// dirChanges are the directories that were added to dirs or removed from it since the last call of
+	// dirChanges are the directories that were added to dirs or removed from dirs after the last call of
 	// changedDirs. Each change also sends on the channel changed.
 	dirChanges map[string]bool
 	changed    chan struct{}
@@ -65,8 +65,8 @@ type watchedFiles struct {
 // SetClock sets the clock that times the writes of other programs. Call it before the keeper is used.
 func (k *Keeper) SetClock(now func() time.Time) { k.watched.now = now }
 
-// SetConflictLimit changes the limit. If it differs from the old one, the keeper manages again all files that it had
-// left to other programs.
+// SetConflictLimit changes the limit. If the new limit differs from the old limit, the keeper again writes all files
+// that it had left to other programs because of conflicts.
 func (k *Keeper) SetConflictLimit(f ConflictLimit) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,8 +82,8 @@ func (k *Keeper) SetConflictLimit(f ConflictLimit) {
 	}
 }
 
-// set starts to watch a row's file if its value is in force, and stops otherwise.
-func (w *watchedFiles) set(r *row, inForce bool) {
+// setWatched adds a row to the watched files if the row's value is in force, and otherwise removes it.
+func (w *watchedFiles) setWatched(r *row, inForce bool) {
 	if r.foreign.indexed == inForce {
 		return
 	}
@@ -106,8 +106,8 @@ func (w *watchedFiles) set(r *row, inForce bool) {
 	}
 }
 
-// changedDirs returns the directories that have values in force since the last call, and the directories that have
-// none any more.
+// changedDirs returns the directories that have values in force now and had none at the last call (fresh), and the
+// directories for which the opposite is true (stale).
 func (w *watchedFiles) changedDirs() (fresh, stale []string) {
 	for _, dir := range slices.Sorted(maps.Keys(w.dirChanges)) {
 		if len(w.dirs[dir]) > 0 {
@@ -120,19 +120,19 @@ func (w *watchedFiles) changedDirs() (fresh, stale []string) {
 	return fresh, stale
 }
 
-// countRepair counts a repair of a row's file. Above the limit, the keeper leaves the file to the other program, or
-// writes a cpuset file less often.
+// countRepair counts a repair of a row's file. When the count reaches the limit, countRepair makes the keeper leave the
+// file to the other program or, for a cpuset file, write the file less often.
 func (w *watchedFiles) countRepair(r *row) {
 	f := &r.foreign
 	f.writes++
-	if w.limit.Limit == 0 {
+	if w.limit.MaxRepairs == 0 {
 		return
 	}
 	now := w.now()
-	if now.Sub(f.lastRepair) >= w.limit.Per {
+	if now.Sub(f.lastRepair) >= w.limit.Window {
 		f.pause = 0
 	}
-	if now.Sub(f.windowStart) >= w.limit.Per {
+	if now.Sub(f.windowStart) >= w.limit.Window {
 		f.windowStart, f.windowWrites = now, 0
 	}
 	f.windowWrites++
@@ -140,16 +140,16 @@ func (w *watchedFiles) countRepair(r *row) {
 	switch cpuset := r.isCpusetFile(); {
 	case cpuset && f.pause > 0:
 		f.pause = min(2*f.pause, longestPause)
-	case f.windowWrites < w.limit.Limit:
+	case f.windowWrites < w.limit.MaxRepairs:
 	case cpuset:
 		f.pause = firstPause
 	default:
-		r.cededReason = r.handle.OpError("keep", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves it to that program", ErrConflict, f.windowWrites, now.Sub(f.windowStart).Round(time.Second)))
+		r.cededReason = r.handle.OpError("repair", r.text, fmt.Errorf("%w: %d times within %v; the agent leaves the file to that program", ErrConflict, f.windowWrites, now.Sub(f.windowStart).Round(time.Second)))
 	}
 }
 
-// nextRepair returns the time at which a row's file may be written again. paused is false if the keeper may write the
-// file now.
+// nextRepair returns the time at which the keeper may repair a row's file again. paused is false if the keeper may
+// repair the file now.
 func (w *watchedFiles) nextRepair(r *row) (due time.Time, paused bool) {
 	if r.foreign.pause == 0 {
 		return time.Time{}, false
@@ -158,27 +158,29 @@ func (w *watchedFiles) nextRepair(r *row) (due time.Time, paused bool) {
 	return due, due.After(w.now())
 }
 
-// throttledReason returns the reason why the keeper writes a row's file less often; nil if it does not.
+// throttledReason returns the reason why the keeper writes a row's file less often, or nil if it writes the file
+// without pauses.
 func (w *watchedFiles) throttledReason(r *row) error {
 	f := r.foreign
-	if f.pause == 0 || w.now().Sub(f.lastRepair) >= w.limit.Per {
+	if f.pause == 0 || w.now().Sub(f.lastRepair) >= w.limit.Window {
 		return nil
 	}
-	return r.handle.OpError("keep", r.text, fmt.Errorf(
-		"%w: the agent repaired it %d times and now writes it every %v; meanwhile containers may use CPUs and memory nodes of others", ErrContested, f.writes, f.pause))
+	return r.handle.OpError("repair", r.text, fmt.Errorf(
+		"%w: the agent repaired the file %d times, and now pauses for %v between repairs; during the pauses, containers may use CPUs and memory nodes of other containers", ErrContested, f.writes, f.pause))
 }
 
-// ContestedFile is a file that another program writes.
+// ContestedFile is a cgroup file that another program has written, although the agent has a value for the file.
 type ContestedFile struct {
 	Owner, File string
-	Writes      uint64 // how often the keeper has repaired the file
-	CededReason error  // the reason why the keeper leaves the file to the other program; nil if it does not
-	// ThrottledReason is the reason why the keeper still writes the file, but less often. It is nil if the other
-	// program has stopped, or the keeper leaves the file to that program.
+	Writes      uint64 // the writes of other programs that the keeper has repaired
+	CededReason error  // the reason why the keeper leaves the file to the other program; nil if the keeper writes the file
+	// ThrottledReason is the reason why the keeper still writes the file, but less often. It is nil if the keeper
+	// writes the file without pauses, or leaves the file to the other program.
 	ThrottledReason error
 }
 
-// rank orders the most contested files first.
+// rank orders files: first the files that the keeper writes less often, then the files that it leaves to other
+// programs, then all others.
 func (c ContestedFile) rank() int {
 	switch {
 	case c.ThrottledReason != nil:
@@ -189,10 +191,10 @@ func (c ContestedFile) rank() int {
 	return 2
 }
 
-// ContestedFiles lists up to most files that other programs have written, the most contested first. It also returns, by
-// setting, the number of files that the keeper leaves to other programs (ceded), and the number of files that it
-// writes less often (repaired).
-func (k *Keeper) ContestedFiles(most int) (list []ContestedFile, ceded, repaired map[string]int) {
+// ContestedFiles lists at most limit files that other programs have written, sorted by rank. It also returns, by
+// setting, the number of files that the keeper leaves to other programs because of conflicts (ceded), and the number of
+// files that it writes less often (throttled).
+func (k *Keeper) ContestedFiles(limit int) (list []ContestedFile, ceded, throttled map[string]int) {
 	count := func(in *map[string]int, r *row, err error) {
 		if err == nil {
 			return
@@ -208,7 +210,7 @@ func (k *Keeper) ContestedFiles(most int) (list []ContestedFile, ceded, repaired
 		if errors.Is(r.cededReason, ErrConflict) {
 			count(&ceded, r, r.cededReason)
 		}
-		count(&repaired, r, c.ThrottledReason)
+		count(&throttled, r, c.ThrottledReason)
 		if c.Writes > 0 || c.CededReason != nil {
 			list = append(list, c)
 		}
@@ -217,17 +219,17 @@ func (k *Keeper) ContestedFiles(most int) (list []ContestedFile, ceded, repaired
 	slices.SortFunc(list, func(a, b ContestedFile) int {
 		return cmp.Or(a.rank()-b.rank(), cmp.Compare(b.Writes, a.Writes), cmp.Compare(a.File, b.File))
 	})
-	return list[:min(most, len(list))], ceded, repaired
+	return list[:min(limit, len(list))], ceded, throttled
 }
 
-// differing reads the files of rows, and returns the owners of values that differ from the kernel's text.
+// differing reads the files of rows, and returns the owners of values that are no longer in the kernel.
 func (w *watchedFiles) differing(rows []*row) (owners []string) {
 	for _, r := range rows {
 		text, err := r.handle.Read()
 		w.mu.Lock()
 		_, paused := w.nextRepair(r)
-		// A sweep of the conductor reports a missing cgroup, and the repair reports a failed read. A
-		// paused file is repaired after its pause.
+		// differing skips a removed cgroup, because the conductor regularly checks whether cgroups exist. It
+		// also skips a file during its pause. It does not skip a failed read, which the repair then reports.
 		skip := err != nil && cgroup.IsNotExist(err) || !r.verified || r.cededReason != nil || paused
 		if owner := r.target.Owner; !skip && (err != nil || r.drifted(text)) && !slices.Contains(owners, owner) {
 			owners = append(owners, owner)
@@ -237,7 +239,8 @@ func (w *watchedFiles) differing(rows []*row) (owners []string) {
 	return owners
 }
 
-// DifferingOwners reads all files with values in force, and returns the owners whose values differ.
+// DifferingOwners reads all files whose values should be in force, and returns the owners of values that are no longer
+// in the kernel.
 func (k *Keeper) DifferingOwners() []string { return k.watched.differingIn(k.watched.paths()) }
 
 // paths returns the paths of the files that have values in force, sorted.
@@ -247,7 +250,7 @@ func (w *watchedFiles) paths() []string {
 	return slices.Sorted(maps.Keys(w.files))
 }
 
-// differingIn is differing for the rows of some files.
+// differingIn reads the given files, and returns the owners of values that are no longer in the kernel.
 func (w *watchedFiles) differingIn(files []string) (owners []string) {
 	for _, file := range files {
 		w.mu.Lock()

@@ -72,7 +72,7 @@ func TestWriteConflictThroughSteps(t *testing.T) {
 		r := newRig(t, cgroup.V1, "p/a")
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
 		r.SetClock(clk.Now)
-		r.SetConflictLimit(ConflictLimit{Limit: 3, Per: time.Minute})
+		r.SetConflictLimit(ConflictLimit{MaxRepairs: 3, Window: time.Minute})
 		r.Apply([]Item{num("p/a", lifecycle.CPUShares, 500)})
 		var states []string
 		for _, after := range []time.Duration{0, 40 * time.Second, 40 * time.Second, 2 * time.Second, 2 * time.Second} {
@@ -94,7 +94,7 @@ func TestWriteConflict(t *testing.T) {
 	r := newRig(t, cgroup.V1, "p/a")
 	now := time.Unix(0, 0)
 	r.SetClock(func() time.Time { return now })
-	r.SetConflictLimit(ConflictLimit{Limit: 3, Per: time.Minute})
+	r.SetConflictLimit(ConflictLimit{MaxRepairs: 3, Window: time.Minute})
 	it := num("p/a", lifecycle.CPUShares, 500)
 	theirs := lifecycle.Value{Field: lifecycle.CPUShares, Int: 700}
 	r.Apply([]Item{it})
@@ -142,7 +142,7 @@ func TestWriteConflict(t *testing.T) {
 	if o := r.Apply([]Item{it})[0]; o.State != Applied {
 		t.Errorf("something else is wanted: %+v", o)
 	}
-	r.SetConflictLimit(ConflictLimit{Limit: 1, Per: time.Minute})
+	r.SetConflictLimit(ConflictLimit{MaxRepairs: 1, Window: time.Minute})
 	round(r.Repair)
 	r.SetConflictLimit(ConflictLimit{})
 	if o := round(r.Repair); o.State != Applied {

@@ -31,37 +31,37 @@ type Options struct {
 	// Node is the name of this node's Node object; "" means the environment variable
 	// NODE_NAME, or else the host name in lower case, as in the kubelet.
 	Node string
-	// Namespace is the namespace of the ConfigMaps; "" means POD_NAMESPACE, or else that of
-	// the service account, or else "trimtab".
+	// Namespace is the namespace of the ConfigMaps with the configuration; "" means the environment variable
+	// POD_NAMESPACE, or else the namespace of the service account, or else "trimtab".
 	Namespace string
 	// Version is the agent's version, for the user agent header.
 	Version string
-	// Dial connects to the server; nil means the system's call. Clients with the same Dial share a connection.
+	// Dial connects to the server; nil means a net.Dialer. Clients with the same Dial share a connection.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Spread is the longest random wait before the first list: a thousand agents that start at the same time would
-	// overload the server. The client also waits a random time, at most Spread and at most 5 s, before it replaces a
-	// connection that ended.
+	// Spread is the longest random wait before the first list request. Without the wait, a thousand agents that start
+	// at the same time would overload the server. Before the client replaces a connection that ended, it also waits
+	// a random time, at most Spread and at most 5 s.
 	Spread time.Duration
 	Log    *slog.Logger
 }
 
 const (
-	// requestsPerSecond is the allowed number of requests per second after the first burst requests. A node has few
-	// objects, and a thousand nodes share a server.
+	// requestsPerSecond limits the agent's requests. The constant burst is the number of requests that may exceed this
+	// limit at once. Both are low, because a node has few objects, and a thousand nodes share a server.
 	requestsPerSecond = 5
 	burst             = 20
 	// accountNamespace is the file with the namespace of the agent's pod.
 	accountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
-// Client is a connection to the API server, for one node. All services share its rate limit. They call Note to record
-// whether the server answered.
+// Client is the agent's client of the API server. All services share its rate limit. They call Note to record whether
+// the server answered.
 type Client struct {
 	// Dynamic reads and writes objects of any kind.
 	Dynamic dynamic.Interface
 	// Node is the name of this node's Node object.
 	Node string
-	// Namespace is the namespace of the ConfigMaps.
+	// Namespace is the namespace of the ConfigMaps with the configuration.
 	Namespace string
 	// Server is the API server's URL.
 	Server string
@@ -70,13 +70,13 @@ type Client struct {
 	// Log is the agent's log.
 	Log *slog.Logger
 
-	firstListAt time.Time
-	token       *token // explains why the server refused the agent's token
+	firstListAt time.Time // the time before which Begin waits
+	token       *token    // explains why the server refused the agent's token
 
 	mu           sync.Mutex // guards the fields below
-	reached      time.Time
-	lastErr      error
-	tokenRefused bool // the server refused the token in its last answer
+	reached      time.Time  // the time of the server's last answer
+	lastErr      error      // the error of the last request; nil if the server answered
+	tokenRefused bool       // the server refused the token in its last answer
 }
 
 // Connect makes a client. It reads files and sends no request: the first request shows
@@ -141,10 +141,10 @@ func restConfig(file string) (*rest.Config, error) {
 	return c, nil
 }
 
-// NodeName returns the name of this node: name, or else the environment variable NODE_NAME, or else the host name in
-// lower case.
-func NodeName(name string) (string, error) {
-	if name = cmp.Or(name, os.Getenv("NODE_NAME")); name != "" {
+// NodeName returns the name of this node's Node object: the configured name, or else the environment variable
+// NODE_NAME, or else the host name in lower case.
+func NodeName(configured string) (string, error) {
+	if name := cmp.Or(configured, os.Getenv("NODE_NAME")); name != "" {
 		return name, nil
 	}
 	host, err := os.Hostname()
@@ -154,18 +154,19 @@ func NodeName(name string) (string, error) {
 	return strings.ToLower(host), nil
 }
 
-// namespace returns the namespace of the ConfigMaps: name, or else POD_NAMESPACE, or else that of the service account.
-func namespace(name string) string {
-	if name = cmp.Or(name, os.Getenv("POD_NAMESPACE")); name != "" {
+// namespace returns the namespace of the ConfigMaps: the configured namespace, or else the environment variable
+// POD_NAMESPACE, or else the namespace of the service account, or else "trimtab".
+func namespace(configured string) string {
+	if name := cmp.Or(configured, os.Getenv("POD_NAMESPACE")); name != "" {
 		return name
 	}
 	data, _ := os.ReadFile(accountNamespace) // outside of a pod the file does not exist
 	return cmp.Or(strings.TrimSpace(string(data)), "trimtab")
 }
 
-// Note stores the result of a request. A server that refuses a single request still counts as reached: the service
-// that sent the request reports the refusal. Without a token that the server accepts, no request works. So Note
-// logs a refused token once, with the possible reason.
+// Note stores the result of a request. If the server refuses a single request, the server still counts as reached,
+// because the service that sent the request reports the refusal. If the server refuses the agent's token, every request
+// fails. So Note logs the first refusal of the token, with the possible reason.
 func (c *Client) Note(err error) {
 	err = c.token.explain(err)
 	refused := apierrors.IsUnauthorized(err)
@@ -180,12 +181,12 @@ func (c *Client) Note(err error) {
 	c.tokenRefused = refused
 	c.mu.Unlock()
 	if first {
-		c.Log.Warn("the API server refuses the agent's token; reports and ConfigMaps wait until it accepts one", logkey.Err, err)
+		c.Log.Warn("the API server refuses the agent's token; the agent cannot send reports or read ConfigMaps until the server accepts a token", logkey.Err, err)
 	}
 }
 
-// isServerRefusal reports whether an error is the server's refusal of one request, such as 403, 409, 410 or 429. A
-// refused token (401) does not count, and neither does 5xx, which may be the answer of a proxy.
+// isServerRefusal reports whether an error is the server's refusal of one request, such as 403, 409, 410 or 429. It
+// returns false for a refused token (401), and for 5xx, which may be the answer of a proxy.
 func isServerRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Service uses the API server: a report, the configuration, or a source of facts.
+// Service is a task of the agent that uses the API server: it writes reports, or reads configuration or facts.
 type Service interface {
 	// Run works until ctx ends. It repeats failed requests.
 	Run(ctx context.Context)
@@ -22,15 +22,16 @@ func Run(ctx context.Context, services ...Service) {
 	_ = group.Wait() // no service ends with an error
 }
 
-// Releaser is a service that can remove what it wrote about this node, after the agent has restored the node.
+// Releaser is a service that can remove the objects that it wrote about this node, after the agent has restored the
+// node.
 type Releaser interface {
 	Service
-	// Release immediately removes what the service wrote. Run would do that later, but an administrator may remove the
+	// Release removes the objects at once. Run would also remove them, but later, and an administrator may remove the
 	// agent or its rights before then.
 	Release(ctx context.Context) error
 }
 
-// Release removes what services wrote. The error names what could not be removed.
+// Release calls Release of the services that are a Releaser. The error names the objects that could not be removed.
 func Release(ctx context.Context, services ...Service) error {
 	var errs []error
 	for _, s := range services {

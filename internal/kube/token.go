@@ -16,21 +16,23 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// token finds out why the API server refused the agent's token. It does so only after a refusal.
+// token is the agent's token for the API server. Its methods explain why the server refused the token.
 type token struct {
 	file, text string // the file with the token, or the token itself
-	// clockAhead is how far the API server's clock is ahead of this node's, from the Date header of its last answer.
+	// clockAhead is how far the API server's clock is ahead of this node's clock, in ns. It is computed from the Date
+	// header of the server's last answer.
 	clockAhead atomic.Int64
 }
 
-// tokenOf returns the token of a connection, and watches the Date header of its answers.
+// tokenOf returns the token in a configuration. It also wraps the transport of the configuration, so that the token
+// gets the Date header of each answer.
 func tokenOf(c *rest.Config) *token {
 	t := &token{file: c.BearerTokenFile, text: c.BearerToken}
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return dateReader{next, t} })
 	return t
 }
 
-// dateReader reads the Date header of answers.
+// dateReader is a RoundTripper that reads the Date header of answers.
 type dateReader struct {
 	http.RoundTripper
 
@@ -48,11 +50,11 @@ func (d dateReader) RoundTrip(q *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// minSkew is the smallest difference at which the clocks count as different: the Date header has whole seconds, and
-// an answer takes time.
+// minSkew is the smallest difference at which the two clocks count as different. Smaller differences mean nothing,
+// because the Date header has whole seconds, and an answer takes time.
 const minSkew = 5 * time.Second
 
-// explain adds the possible reason to an error by which the server refused the token. It returns other errors
+// explain adds the possible reason to an error with which the server refused the token. It returns other errors
 // unchanged.
 func (t *token) explain(err error) error {
 	if t == nil || !apierrors.IsUnauthorized(err) {
@@ -78,25 +80,25 @@ func (t *token) explain(err error) error {
 	return fmt.Errorf("the API server refuses the agent's token, %s: %w", why, err)
 }
 
-// whyRefused returns what the token's own times say, compared with a time of the API server. It checks no
-// signature.
-func whyRefused(text string, now time.Time) string {
+// whyRefused returns the possible reason for a refusal of the token, as a clause that begins with "which". It compares
+// the times in the token with the API server's time. It checks no signature.
+func whyRefused(text string, serverTime time.Time) string {
 	times, err := timesOf(text)
 	if err != nil {
 		return err.Error()
 	}
-	ago := now.Sub(wallTime(times.Expires)).Truncate(time.Second)
-	in := wallTime(cmp.Or(times.NotBefore, times.Issued)).Sub(now).Truncate(time.Second)
+	expiredFor := serverTime.Sub(wallTime(times.Expires)).Truncate(time.Second)
+	validIn := wallTime(cmp.Or(times.NotBefore, times.Issued)).Sub(serverTime).Truncate(time.Second)
 	switch {
-	case times.Expires != 0 && ago >= 0:
-		return fmt.Sprintf("which expired %s ago", ago)
-	case in > 0:
-		return fmt.Sprintf("which is not valid for another %s", in)
+	case times.Expires != 0 && expiredFor >= 0:
+		return fmt.Sprintf("which expired %s ago", expiredFor)
+	case validIn > 0:
+		return fmt.Sprintf("which becomes valid only in %s", validIn)
 	}
-	return "which has not expired: it belongs to another cluster, or its pod, node or service account was deleted"
+	return "which has not expired: the token belongs to another cluster, or its pod, node or service account was deleted"
 }
 
-// wallTime converts a time of a token.
+// wallTime converts a time in a token.
 func wallTime(seconds int64) time.Time { return time.Unix(seconds, 0) }
 
 // tokenTimes are the times in a JSON web token, in seconds since 1970.
@@ -106,6 +108,7 @@ type tokenTimes struct {
 	Issued    int64 `json:"iat"`
 }
 
+// timesOf reads the times in a token. The error is a clause that begins with "which".
 func timesOf(text string) (t tokenTimes, err error) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {

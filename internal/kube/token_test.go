@@ -27,8 +27,8 @@ func TestWhyRefused(t *testing.T) {
 	for _, tc := range []struct{ token, want string }{
 		{tokenWith(`{"exp":996400,"nbf":990000}`), "expired 1h0m0s ago"},
 		{tokenWith(`{"exp":1000000}`), "expired 0s ago"},
-		{tokenWith(`{"exp":1009000,"nbf":1003600}`), "not valid for another 1h0m0s"},
-		{tokenWith(`{"exp":1009000,"iat":1000060}`), "not valid for another 1m0s"},
+		{tokenWith(`{"exp":1009000,"nbf":1003600}`), "becomes valid only in 1h0m0s"},
+		{tokenWith(`{"exp":1009000,"iat":1000060}`), "becomes valid only in 1m0s"},
 		{tokenWith(`{"exp":1009000,"nbf":999000}`), "has not expired"},
 		{tokenWith(`{}`), "has not expired"},
 		{tokenWith(`{"exp":"soon"}`), "cannot be read"},

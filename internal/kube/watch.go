@@ -11,19 +11,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Selection selects the objects of a watch.
+// Selection selects the objects that ListAndWatch watches.
 type Selection struct {
 	Resource  schema.GroupVersionResource
-	Namespace string // "" for all
-	// Fields and Labels are selectors as kubectl takes them; "" means all objects.
+	Namespace string // "" for all namespaces
+	// Fields and Labels are a field selector and a label selector, in the syntax of kubectl; "" means all objects.
 	Fields, Labels string
-	// Note is called with the error of each request of this watch, or nil after a success. It may be nil.
+	// Note is called after each list or watch request, with its error or nil. Note itself may be nil.
 	Note func(error)
 }
 
-// Handler is called with the objects of a watch, one call at a time.
+// Handler gets the objects of a watch. Its methods are called one at a time.
 type Handler interface {
-	// All is called with all objects: at the start, and after a gap.
+	// All is called with all objects: at the start, and after an interruption in which changes may have been missed.
 	All([]*unstructured.Unstructured)
 	// Changed is called with a new or changed object.
 	Changed(*unstructured.Unstructured)
@@ -32,7 +32,7 @@ type Handler interface {
 }
 
 // ListAndWatch lists and watches objects until ctx ends. If the server does not answer, or ends a
-// watch as too old (410), it tries again, with client-go's pauses of up to 60 s.
+// watch as too old (410), ListAndWatch tries again, with client-go's pauses of up to 60 s.
 func (c *Client) ListAndWatch(ctx context.Context, s Selection, h Handler) {
 	c.Begin(ctx)
 	objects := c.Dynamic.Resource(s.Resource).Namespace(s.Namespace)
@@ -60,14 +60,14 @@ func (c *Client) ListAndWatch(ctx context.Context, s Selection, h Handler) {
 	r.RunWithContext(ctx)
 }
 
-// listFirst makes a reflector list and then watch. Otherwise the reflector requests the list by the watch, and
-// client-go 0.37 repeats such a watch without a pause while the server answers 410.
+// listFirst makes a reflector send a list request before the watch request. Without it, the reflector gets the list
+// through the watch request, and client-go 0.37 repeats that request without a pause while the server answers 410.
 type listFirst struct{ *cache.ListWatch }
 
-// IsWatchListSemanticsUnSupported is called by the reflector.
+// IsWatchListSemanticsUnSupported tells the reflector to send a list request first.
 func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 
-// storeAdapter passes everything that a reflector stores to a Handler.
+// storeAdapter is the store of a reflector. It passes the objects to a Handler, and stores nothing.
 type storeAdapter struct{ h Handler }
 
 func (t storeAdapter) Add(o any) error    { return t.changed(o) }
@@ -98,5 +98,5 @@ func (t storeAdapter) Replace(all []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: the handler keeps the objects.
+// Resync does nothing, because this store has no objects to send again.
 func (t storeAdapter) Resync() error { return nil }

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// SchedulingClass is the scheduler and I/O priority that the placement policy chose for a container's
-// processes at its creation. The zero value keeps those of the runtime's request.
+// SchedulingClass is the scheduler and I/O priority that the placement policy chose for the processes of a
+// container at the container's creation. With the zero value, the processes have what the runtime requested.
 type SchedulingClass struct {
 	Name string `json:"name,omitempty"`
 	From string `json:"from,omitempty"` // the annotation or configuration key that selected the class
-	// Scheduler is a value of the field ProcessSched, and IOPriority one of the field ProcessIO; "" for none.
+	// Scheduler is the text of a ProcessSched value, and IOPriority the text of a ProcessIO value; "" for none.
 	Scheduler  string `json:"scheduler,omitempty"`
 	IOPriority string `json:"ioPriority,omitempty"`
 }
@@ -21,16 +21,16 @@ type SchedulingClass struct {
 // MemoryPolicy is the NUMA memory policy that a container's first process starts
 // with, as set_mempolicy(2) takes it.
 type MemoryPolicy struct {
-	Mode  string   // MPOL_BIND
+	Mode  string   // such as MPOL_BIND
 	Nodes string   // memory nodes as a kernel list; "" for none
-	Flags []string // MPOL_F_STATIC_NODES
+	Flags []string // such as MPOL_F_STATIC_NODES
 }
 
 // Text returns the limit as the text of a ProcessLimit value, with the soft limit first, such as
 // "1024:4096". The value's key is the type of the limit.
 func (r Rlimit) Text() string { return fmt.Sprintf("%d:%d", r.Soft, r.Hard) }
 
-// ParseRlimit parses the text of a ProcessLimit value.
+// ParseRlimit parses the text of a ProcessLimit value. kind is the type of the limit, such as RLIMIT_NOFILE.
 func ParseRlimit(kind, text string) (r Rlimit, ok bool) {
 	soft, hard, _ := strings.Cut(text, ":")
 	s, err := strconv.ParseUint(soft, 10, 64)
@@ -95,22 +95,25 @@ func ParseMemoryPolicy(text string) (m MemoryPolicy, ok bool) {
 // textParts are the words of a value's text.
 type textParts []string
 
+// number adds the word name=n, unless n is 0.
 func (w *textParts) number(name string, n any) {
 	if text := fmt.Sprint(n); text != "0" {
 		*w = append(*w, name+"="+text)
 	}
 }
 
+// list adds the word name=list with the elements separated by commas, unless the list is empty.
 func (w *textParts) list(name string, list []string) {
 	if len(list) > 0 {
 		*w = append(*w, name+"="+strings.Join(list, ","))
 	}
 }
 
+// text returns the words separated by spaces.
 func (w textParts) text() string { return strings.Join(w, " ") }
 
-// parseAttributes parses a word that is followed by name=value pairs. Only the given names are allowed,
-// each at most once.
+// parseAttributes parses a word (head) and the name=value pairs after it (rest). ok is false if a pair has a name
+// that is not in names, or if a name occurs twice.
 func parseAttributes(text string, names ...string) (head string, rest map[string]string, ok bool) {
 	head, more, _ := strings.Cut(text, " ")
 	rest = map[string]string{}

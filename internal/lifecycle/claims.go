@@ -17,7 +17,7 @@ type Claim struct {
 	Device string
 	// Name is the claim's namespace/name; "" if it is unknown.
 	Name string
-	// CPUs are the sorted kernel ids of the claim's CPUs. It is empty if the driver allocated shared CPUs.
+	// CPUs are the sorted kernel ids of the claim's CPUs. The list is empty if the driver allocated shared CPUs.
 	CPUs []int
 }
 
@@ -31,8 +31,8 @@ func (g *ClaimGrant) Devices() (names []string) {
 	return names
 }
 
-// The kinds of CDI devices that select a class, a pool or a balloon type by their name. They give a
-// container no device. They take effect in pods whose resource claims contain them.
+// The kinds of CDI devices whose name selects a class, a pool or a balloon type. Such a CDI device gives a
+// container no device node. It takes effect for the pods whose resource claims contain it.
 const (
 	ClassCDI   = "trimtab.io/class"
 	PoolCDI    = "trimtab.io/pool"
@@ -49,7 +49,8 @@ func IsClassDevice(name string) bool {
 // ClaimedDevice is a CDI device of a resource claim that selects a class, pool or balloon type.
 type ClaimedDevice struct {
 	Device string
-	// Claim is the claim's namespace/name; "" if only a record of the container has the device.
+	// Claim is the namespace/name of the resource claim; "" if the agent knows the device only from a container's
+	// record.
 	Claim string `json:",omitempty"`
 }
 

@@ -27,20 +27,20 @@ func (p *Pod) Compact() *Pod {
 	return &n
 }
 
-// sharesHost reports whether the pod uses the host's namespace of a kind. Such a namespace is not in
-// Namespaces.
+// sharesHost reports whether the pod uses the host's namespace of a kind. Namespaces has only namespaces
+// that differ from the host's.
 func (p *Pod) sharesHost(kind string) bool {
 	return !slices.ContainsFunc(p.Namespaces, func(n Namespace) bool { return n.Type == kind })
 }
 
-// CompactIDs copies the container's ids, name, cgroup path, and lists of CPUs and memory nodes into one allocation, so
-// that they do not keep the runtime's message in memory.
+// CompactIDs copies the container's ids, name, cgroup path, and lists of CPUs and memory nodes into one new allocation.
+// The agent stores these strings for long, and the originals keep the whole message of the runtime in memory.
 func (c *Container) CompactIDs() {
 	copyTexts(&c.ID, &c.PodID, &c.Name, &c.CgroupsPath, &c.Resources.CPU.CPUs, &c.Resources.CPU.Mems)
 }
 
-// Compact copies the strings of CompactIDs, the labels, the annotations and the environment into one
-// allocation.
+// Compact copies the container's ids, name, cgroup path, lists of CPUs and memory nodes, labels, annotations
+// and environment into one new allocation, so that the garbage collector can free the runtime's message.
 func (c *Container) Compact() {
 	labels, annotations := keyValuePairs(c.Labels), keyValuePairs(c.Annotations)
 	c.Env = append([]string(nil), c.Env...)
@@ -50,12 +50,12 @@ func (c *Container) Compact() {
 	c.Labels, c.Annotations = mapOfPairs(labels, c.Labels), mapOfPairs(annotations, c.Annotations)
 }
 
-// appendAddresses appends the addresses of the elements of a list.
-func appendAddresses(to []*string, of []string) []*string {
-	for i := range of {
-		to = append(to, &of[i])
+// appendAddresses appends the addresses of the elements of texts to a list.
+func appendAddresses(list []*string, texts []string) []*string {
+	for i := range texts {
+		list = append(list, &texts[i])
 	}
-	return to
+	return list
 }
 
 // copyTexts copies strings into one allocation and sets the variables to the copies.
@@ -75,9 +75,9 @@ func copyTexts(texts ...*string) {
 	}
 }
 
-// maxPairs is the number of entries above which a map is not copied. Pods usually have dozens of labels and
-// annotations. Copying tens of thousands, which a user can write, would take longer than the rest of the
-// event.
+// maxPairs is the number of entries above which Compact does not copy a map. Pods usually have dozens of labels
+// and annotations. A user can write tens of thousands, and a copy of these takes longer than all other work on
+// the event.
 const maxPairs = 1024
 
 // keyValuePairs returns the keys and values of a map, each key followed by its value. It returns nil if
@@ -93,8 +93,8 @@ func keyValuePairs(m map[string]string) []string {
 	return out
 }
 
-// mapOfPairs makes a map of the list that keyValuePairs made of the original map. It returns the original map if that
-// has more than maxPairs entries.
+// mapOfPairs makes a map from a list that keyValuePairs returned for the original map. If the original map has more
+// than maxPairs entries, mapOfPairs returns the original map.
 func mapOfPairs(list []string, original map[string]string) map[string]string {
 	switch {
 	case len(original) > maxPairs:

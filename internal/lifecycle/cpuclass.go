@@ -21,7 +21,7 @@ type CPUClass struct {
 }
 
 // Frequency is a frequency in kHz, written as digits, or the name of a frequency of the hardware: min,
-// base or turbo. "" is none.
+// base or turbo. "" means that no frequency is set.
 type Frequency string
 
 // The named frequencies. The kernel shows them in cpuinfo_min_freq, base_frequency and cpuinfo_max_freq.
@@ -31,7 +31,7 @@ const (
 	TurboFreq  Frequency = "turbo"
 )
 
-// kHzPerUnit converts the name of a unit to its number of kHz.
+// kHzPerUnit returns how many kHz a unit has, and whether the unit is known.
 func kHzPerUnit(unit string) (float64, bool) {
 	switch unit {
 	case "", "kHz":
@@ -44,11 +44,11 @@ func kHzPerUnit(unit string) (float64, bool) {
 	return 0, false
 }
 
-// maxKHz is the highest frequency that is accepted, 1 THz.
+// maxKHz is the highest frequency that ParseFrequency accepts, 1 THz.
 const maxKHz = 1e9
 
 // ParseFrequency parses a frequency of a configuration: a number with the unit kHz, MHz or GHz, or one of
-// min, base and turbo. A number without a unit is in kHz. "" is none.
+// min, base and turbo. A number without a unit is in kHz. "" means that no frequency is set.
 func ParseFrequency(text string) (Frequency, error) {
 	switch f := Frequency(text); f {
 	case "", LowestFreq, BaseFreq, TurboFreq:

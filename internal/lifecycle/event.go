@@ -5,15 +5,16 @@ import "fmt"
 // Kind is the kind of a lifecycle step.
 type Kind int
 
-// The lifecycle steps. The steps before Configure have their names from NRI; the others are internal.
+// The lifecycle steps. The steps before Configure have the names that NRI uses. Configure and the later
+// steps are internal.
 //
-// PostCreateContainer reports the container's id and cgroup, which CreateContainer may lack.
+// PostCreateContainer reports the container's id and cgroup, which may be unknown at CreateContainer.
 // PostUpdateContainer and PostStartContainer report that the runtime has written its own values.
 //
 // Configure applies a new configuration to running pods. Inform reports a new or changed pod spec.
-// Expect decides about a container that no runtime has reported yet. Repair writes decided values
-// again. Copy updates the runtime's stored copy of a container. WhatIf computes a decision without
-// applying it.
+// Expect decides about a container that no runtime has reported yet. Repair writes the values of the last
+// decision again. Copy sends values to the runtime, which stores the resources of each container. WhatIf
+// computes a decision without applying it.
 const (
 	Synchronize Kind = iota
 	RunPodSandbox
@@ -79,19 +80,19 @@ type Event struct {
 	// overhead in an UpdatePodSandbox.
 	Requested *Resources
 	Overhead  *Resources
-	// Delegated is set in a PostCreateContainer or PostStartContainer if another program sets some of
-	// the container's values, and not the attachment.
+	// Delegated is set in a PostCreateContainer or PostStartContainer if another program, instead of the
+	// attachment, sets some of the container's values.
 	Delegated *Delegation `json:",omitempty"`
 
 	Pods       []*Pod
 	Containers []*Container
 }
 
-// Delegation describes the fields of a new container that another program sets, such as an OCI
-// runtime wrapper.
+// Delegation describes the fields of a new container that another program than the agent sets, such as an
+// OCI runtime wrapper.
 type Delegation struct {
 	Fields FieldSet
-	By     string // the program
+	By     string // the name of the program that sets the fields
 	// Pending reports whether the program has still to run. It runs when the container starts.
 	Pending bool
 	// Err is the reason why the program set none of the fields; "" if it set all of them, or has still to run.

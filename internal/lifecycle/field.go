@@ -57,10 +57,10 @@ type CompositionRule int
 
 // The composition rules.
 const (
-	SetOnce       CompositionRule = iota // one hook sets it; a second proposal is a conflict
-	SmallestWins                         // several hooks may set it; the smallest value counts
+	SetOnce       CompositionRule = iota // one hook sets the field; the proposal of a second hook is a conflict
+	SmallestWins                         // several hooks may set the field; the smallest value counts
 	SetOncePerKey                        // the field is a map; one hook sets each key
-	SetThenScaled                        // one hook sets it; others may scale that value, or the runtime's request if no hook sets it
+	SetThenScaled                        // one hook may set the field; other hooks may scale that value or, without it, the runtime's request
 )
 
 // String returns the rule's name as the docs print it.
@@ -129,7 +129,7 @@ func FieldsWhere(meets func(Field) bool) (s FieldSet) {
 // Has reports whether a field is in the set.
 func (s FieldSet) Has(f Field) bool { return s>>f&1 != 0 }
 
-// Without returns the set without a field.
+// Without returns a copy of the set that does not have the field f.
 func (s FieldSet) Without(f Field) FieldSet { return s &^ (1 << f) }
 
 // Info returns the field's name, composition rule and unit.
@@ -159,7 +159,7 @@ func (f *Field) UnmarshalText(b []byte) error {
 
 // Reason describes the source of a value.
 type Reason struct {
-	Hook   string `json:"hook"`             // the hook that proposed it
+	Hook   string `json:"hook"`             // the hook that proposed the value
 	Source string `json:"source,omitempty"` // annotation or label key, or configuration path
 	Text   string `json:"text,omitempty"`   // one short clause for users
 }
@@ -172,8 +172,8 @@ func (r Reason) HookAndSource() string {
 	return r.Hook + " from " + r.Source
 }
 
-// Value is one decided setting. Int holds numbers (shares, µs, bytes). Text holds lists and
-// strings. Key names the entry of a field that has entries, such as an environment variable, an annotation,
+// Value is a setting with its value. Int has the value of a numeric field (shares, µs, bytes). Text has a list
+// or string. Key names the entry of a field that has entries, such as an environment variable, an annotation,
 // a cgroup v2 file, a path or a kernel parameter.
 type Value struct {
 	Field  Field   `json:"field"`
@@ -187,7 +187,7 @@ type Value struct {
 	// Remove removes the entry instead of setting it. Only environment variables can be
 	// removed.
 	Remove bool `json:"gone,omitempty"`
-	// Scaled reports whether the value was computed from the runtime's request.
+	// Scaled means that the value was computed from the value in the runtime's request.
 	Scaled bool `json:"-"`
 }
 
@@ -229,14 +229,14 @@ func (v Value) SameSetting(o Value) bool {
 	return v.Field == o.Field && v.Scope == o.Scope && v.Key == o.Key && v.String() == o.String()
 }
 
-// Problem is a fault in a request, or a reason why the request cannot be served. Only strict
+// Problem is a fault in a request, or a reason why the agent cannot serve a request. Only strict
 // mode refuses a pod because of a problem.
 type Problem struct {
 	Key    string `json:"key,omitempty"`   // annotation or label key
 	Value  string `json:"value,omitempty"` // the value of Key, shortened
 	Reason string `json:"reason"`
-	Hook   string `json:"hook,omitempty"` // the hook whose problem it is; "" for none
-	// Then describes in one clause what the agent does instead. A strict refusal has none.
+	Hook   string `json:"hook,omitempty"` // the hook that the problem is about; "" for none
+	// Then describes in one clause what the agent does because of the problem. It is "" if strict mode refuses the pod.
 	Then string `json:"then,omitempty"`
 	// Warning marks a probable mistake in a request, or a failure that the pod did not cause. Strict mode does not
 	// refuse the pod because of it.
@@ -246,7 +246,7 @@ type Problem struct {
 	Refused bool `json:"refused,omitempty"`
 	// Rule names the authorization rule that refused the request; "" if no rule did.
 	Rule string `json:"rule,omitempty"`
-	// More is the number of unlisted problems that this entry represents; 0 for an ordinary problem.
+	// More is not 0 for an entry that stands for other problems. It is the number of these problems.
 	More int `json:"more,omitempty"`
 	// Unserved marks a well-formed request that has no effect on this node, because its hook is disabled
 	// or its key is not supported. Strict mode does not refuse the pod, because the node's configuration
@@ -267,7 +267,7 @@ func (p Problem) Kind() string {
 	return "error"
 }
 
-// Sentence returns the reason of the problem and what the agent does instead.
+// Sentence returns the reason of the problem, followed by Then if it is set.
 func (p Problem) Sentence() string {
 	if p.Then == "" {
 		return p.Reason

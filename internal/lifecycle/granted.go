@@ -2,8 +2,8 @@ package lifecycle
 
 import "strings"
 
-// The keys of the problems that a pod's spec or the kubelet's grants are still missing. The agent removes such
-// a problem when it gets the spec or the grants.
+// The keys of two problems: the agent does not have the spec of a pod yet, or it does not have the kubelet's
+// grants to a pod yet. The agent removes the problem when it gets the spec or the grants.
 const (
 	MissingSpecKey   = "podspec.kubelet"
 	MissingGrantsKey = "podspec.kubelet.podResourcesSocket"
@@ -17,8 +17,8 @@ type KubeletGrants struct {
 	Name      string
 	// Containers has the devices of each container, by container name.
 	Containers map[string]DeviceGrant
-	// Static has the CPUs and memory nodes of each container, by container name. It lacks init containers
-	// that have ended, because the kubelet does not report them.
+	// Static has the CPUs and memory nodes of each container, by container name. Init containers that have
+	// ended are not in the map, because the kubelet does not report them.
 	Static map[string]StaticGrant
 }
 
@@ -43,7 +43,7 @@ func (g *KubeletGrants) StaticGrantOf(container string) StaticGrant {
 type DeviceGrant struct {
 	// CDI are names of CDI devices, vendor/class=name.
 	CDI []string
-	// IDs are a device plugin's ids of devices, by resource.
+	// IDs are the ids of devices that device plugins gave them, by resource.
 	IDs map[string][]string
 	// Nodes are device nodes.
 	Nodes []Device
@@ -83,13 +83,13 @@ type StaticGrant struct {
 	Mems []int
 }
 
-// PluginQuantity is the part of a PluginAmount that is on one NUMA node or socket. If it belongs to a device, Name and
+// PluginQuantity is the part of a PluginAmount that is on one NUMA node or socket. If this part is a device, Name and
 // Type are the name and type of the device.
 type PluginQuantity struct {
 	Value       float64
-	Node        uint64
+	Node        uint64 // the number of the NUMA node or, if Socket is set, of the socket
 	Name, Type  string
-	Socket      bool // Node is the number of a socket
+	Socket      bool
 	Annotations map[string]string
 }
 

@@ -3,11 +3,11 @@ package lifecycle
 // HookServerAnswer has the answers of hook servers and resource plugins for one container or pod. The conductor
 // gathers it before the engine decides the event.
 type HookServerAnswer struct {
-	// Values are for the event's container. The reason of each names its hook server.
+	// Values are for the event's container. The field Why of each value names the hook server that answered it.
 	Values []Value
 	// Problems describe errors in the answers.
 	Problems []Problem
-	// Labels and Annotations are added to the pod's own.
+	// Labels and Annotations are added to the labels and annotations of the pod.
 	Labels      map[string]string
 	Annotations map[string]string
 	// Hints are the NUMA hints of resource plugins for the event's container, sorted by resource.
@@ -25,11 +25,11 @@ func IsExternal(hook string) bool { return hook == HookServerName || hook == Res
 type ResourceHints struct {
 	Resource string
 	// Hints are the possible sets. A nil list means that the plugin has no preference. An empty list that
-	// is not nil means that it cannot allocate the resource.
+	// is not nil means that the plugin cannot allocate the resource.
 	Hints []NUMAHint
 }
 
-// NUMAHint is one set of NUMA nodes, by id. An empty set means that any node is suitable.
+// NUMAHint is one set of NUMA nodes, by id. An empty set means that all NUMA nodes are suitable.
 type NUMAHint struct {
 	Nodes     []int `json:",omitempty"`
 	Preferred bool  `json:",omitempty"`
@@ -39,9 +39,11 @@ type NUMAHint struct {
 type Affinity struct {
 	NUMAHint
 
-	// Refused is the reason why the topology manager's policy does not admit the container; "" if it does.
+	// Refused is the reason why the topology manager's policy does not admit the container; "" if the policy
+	// admits the container.
 	Refused string
-	// ByResource has the resources whose hint differs from the embedded NUMAHint, by name (policy numeric).
+	// ByResource has the hints that differ from the embedded NUMAHint, by the name of the resource. Only the
+	// policy numeric has such hints.
 	ByResource map[string]NUMAHint
 }
 
@@ -57,7 +59,7 @@ func (a Affinity) HintFor(resource string) NUMAHint {
 // it names the server's file.
 const HookServerName = "hookserver"
 
-// Empty reports whether the answer has no values, problems, labels or annotations.
+// Empty reports whether the answer has no values, problems, labels or annotations. It does not count Hints.
 func (o HookServerAnswer) Empty() bool {
 	return len(o.Values)+len(o.Problems)+len(o.Labels)+len(o.Annotations) == 0
 }

@@ -12,9 +12,10 @@ type Host struct {
 	Disks map[string]string
 	// MemoryNodes are the sorted ids of the NUMA nodes that have memory.
 	MemoryNodes []int
-	// HookFiles are the files in the directories of OCI hooks, sorted by path. Only a described or recorded
-	// host has them.
+	// HookFiles are the files in the directories of OCI hooks, sorted by path. The field is empty for a real host,
+	// and set only for a host from a recording or from a file that describes a node.
 	HookFiles []HookFile `json:",omitempty"`
-	// CDI are the devices in the node's CDI specifications. Only a described host has them.
+	// CDI are the devices in the node's CDI specifications. The field is set only for a host from a file that
+	// describes a node.
 	CDI []NodeDevice `json:",omitempty"`
 }

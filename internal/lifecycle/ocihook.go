@@ -32,7 +32,7 @@ type ociHook struct {
 	Timeout int64    `json:"timeout,omitempty"`
 }
 
-// Text returns the hook as the text of an InjectedHook value, which is the JSON of the OCI runtime spec.
+// Text returns the hook as the text of an InjectedHook value: the JSON of a hook in the OCI runtime spec.
 func (h OCIHook) Text() string {
 	text, err := json.Marshal(ociHook(h))
 	if err != nil { // cannot happen: the hook has only strings and numbers
@@ -58,9 +58,9 @@ func (h OCIHook) WhyInvalid() string {
 	case !path.IsAbs(h.Path):
 		return "the path of the hook is not absolute"
 	case h.Timeout < 0:
-		return "the timeout is negative"
+		return "the timeout of the hook is negative"
 	case strings.ContainsRune(h.Path+strings.Join(h.Args, "")+strings.Join(h.Env, ""), 0):
-		return "the path, an argument or an environment variable contains a NUL byte"
+		return "the path, an argument or an environment variable of the hook contains a NUL byte"
 	}
 	return ""
 }

@@ -3,19 +3,19 @@ package lifecycle
 import "math"
 
 // Sum returns the amount of a resource for the whole pod, as Kubernetes counts requests and
-// limits (1.36, component-helpers' PodRequests and PodLimits). It adds the amounts of app
-// containers and sidecars. If an init container together with the sidecars before it needs more,
-// that larger sum counts. of returns the amount of one container; a negative amount counts as 0,
-// and a sum that overflows is math.MaxInt64.
+// limits (1.36, component-helpers' PodRequests and PodLimits). amountOf returns the amount of one
+// container. The sum has the amounts of all app containers and sidecars. While an init container
+// runs, the pod needs the amounts of this container and of the sidecars before it. Sum returns the
+// largest of these sums. A negative amount counts as 0, and a sum that overflows is math.MaxInt64.
 //
-// every reports whether each container has an amount. If a container has no limit, the kubelet sets no
-// limit on the pod's cgroup. For init containers and sidecars, the amounts of earlier sidecars count too.
-func (p *PodSpec) Sum(of func(*ContainerSpec) int64) (most int64, every bool) {
+// allSet is true if each container has an amount, since the kubelet sets no limit on the pod's cgroup if
+// a container has no limit. An init container or sidecar also has an amount if an earlier sidecar has one.
+func (p *PodSpec) Sum(amountOf func(*ContainerSpec) int64) (most int64, allSet bool) {
 	var apps, sidecars int64
-	every = true
+	allSet = true
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		has := of(c)
+		has := amountOf(c)
 		switch c.Kind {
 		case Ephemeral: // has no resources
 			continue
@@ -29,14 +29,14 @@ func (p *PodSpec) Sum(of func(*ContainerSpec) int64) (most int64, every bool) {
 		default:
 			apps = AddAmounts(apps, has)
 		}
-		every = every && has > 0
+		allSet = allSet && has > 0
 	}
-	return max(most, AddAmounts(apps, sidecars)), every
+	return max(most, AddAmounts(apps, sidecars)), allSet
 }
 
-// Request returns a pod's request for a resource, with the pod's overhead. The request is the pod-level
-// request, or else the sum of the containers' requests, or else the pod-level limit, which the API
-// server also uses as the request. 0 means no request.
+// Request returns a pod's request for a resource, with the pod's overhead. It uses the first of these
+// that is set: the pod-level request, the sum of the containers' requests, and the pod-level limit, which
+// the API server also uses as the request. 0 means no request.
 func (p *PodSpec) Request(name string) int64 {
 	sum := p.Requests[name]
 	if sum <= 0 {
@@ -48,14 +48,14 @@ func (p *PodSpec) Request(name string) int64 {
 	return AddAmounts(sum, p.Overhead[name])
 }
 
-// Limit returns the limit that the kubelet sets on a pod's cgroup, with the pod's overhead. The limit is
-// the pod-level limit, or else the sum of the containers' limits if each container has one. 0 means no
-// limit. A sum that overflows is no limit either.
+// Limit returns the limit that the kubelet sets on a pod's cgroup, with the pod's overhead. It is the
+// pod-level limit. Without a pod-level limit, it is the sum of the containers' limits if each container has
+// one. 0 means no limit, also for a sum that overflows.
 func (p *PodSpec) Limit(name string) int64 {
 	sum := p.Limits[name]
 	if sum <= 0 {
-		var every bool
-		if sum, every = p.Sum(func(c *ContainerSpec) int64 { return c.Limits[name] }); !every || sum <= 0 {
+		var allSet bool
+		if sum, allSet = p.Sum(func(c *ContainerSpec) int64 { return c.Limits[name] }); !allSet || sum <= 0 {
 			return 0
 		}
 	}

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// MaxProblems limits the problems that the agent keeps and logs for one pod, so that one pod's
-// annotations cannot fill the log, the journal and the status.
+// MaxProblems limits the problems that the agent stores and logs for one pod, so that the annotations of
+// one pod cannot fill the log, the journal and the status.
 const MaxProblems = 20
 
-// rank orders problems by importance: refusals, problems that strict mode refuses, unserved
-// requests, warnings.
+// rank returns the rank of a problem, from the most to the least important: refused requests (0), problems
+// because of which strict mode refuses the pod (1), unserved requests (2), and warnings (3).
 func (p Problem) rank() int {
 	switch {
 	case p.Refused:
@@ -23,7 +23,7 @@ func (p Problem) rank() int {
 	return 1
 }
 
-// count returns the number of problems that p represents.
+// count returns More if p stands for other problems, and otherwise 1.
 func (p Problem) count() int {
 	if p.More > 0 {
 		return p.More
@@ -31,12 +31,12 @@ func (p Problem) count() int {
 	return 1
 }
 
-// MoreProblems returns a problem that represents n unlisted problems.
+// MoreProblems returns a problem that stands for n problems that are not in the list.
 func MoreProblems(n int) Problem {
 	return Problem{Reason: fmt.Sprintf("and %d more problems", n), Warning: true, More: n}
 }
 
-// CountProblems returns the number of problems in a list, including unlisted ones.
+// CountProblems returns the number of problems in a list. It includes the problems that an entry with More stands for.
 func CountProblems(problems []Problem) int {
 	n := 0
 	for _, p := range problems {
@@ -45,45 +45,46 @@ func CountProblems(problems []Problem) int {
 	return n
 }
 
-// MostSevere returns the most severe problems of a list, at most the given number, and the number of
-// problems that it left out. It sorts refusals first and warnings last. A list that is short enough
-// keeps its order.
-func MostSevere(problems []Problem, most int) (kept []Problem, left int) {
+// MostSevere returns the most severe problems of a list, but at most limit problems, and the number of
+// problems that it omitted. It sorts a list that is too long by severity: refusals first, warnings last. It omits
+// all entries that stand for other problems.
+func MostSevere(problems []Problem, limit int) (kept []Problem, omitted int) {
 	more := 0
 	kept = slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { more += p.More; return p.More > 0 })
-	if most = max(most, 0); len(kept) > most {
+	if limit = max(limit, 0); len(kept) > limit {
 		slices.SortStableFunc(kept, func(a, b Problem) int { return a.rank() - b.rank() })
-		more += len(kept) - most
-		kept = slices.Clip(kept[:most])
+		more += len(kept) - limit
+		kept = slices.Clip(kept[:limit])
 	}
 	return kept, more
 }
 
-// LimitProblems shortens a list of problems to at most the given number. The last problem of a shortened
-// list reports how many problems were left out.
-func LimitProblems(problems []Problem, most int) []Problem {
-	if len(problems) <= most && !slices.ContainsFunc(problems, func(p Problem) bool { return p.More > 0 }) {
+// LimitProblems shortens a list of problems to at most limit entries. The last entry of a shortened list says
+// how many more problems there are.
+func LimitProblems(problems []Problem, limit int) []Problem {
+	if len(problems) <= limit && !slices.ContainsFunc(problems, func(p Problem) bool { return p.More > 0 }) {
 		return problems
 	}
-	kept, left := MostSevere(problems, most)
-	if left == 0 {
+	kept, omitted := MostSevere(problems, limit)
+	if omitted == 0 {
 		return kept
 	}
-	if len(kept) == most {
-		kept, left = MostSevere(problems, most-1)
+	if len(kept) == limit {
+		kept, omitted = MostSevere(problems, limit-1)
 	}
-	return append(kept, MoreProblems(left))
+	return append(kept, MoreProblems(omitted))
 }
 
-// ProblemList collects problems. It keeps at most MaxProblems of each rank and counts the others. The
-// zero value is an empty list.
+// ProblemList collects problems. It has at most MaxProblems problems of each rank, and only counts all others.
+// The zero value is an empty list.
 type ProblemList struct {
-	counts [4]int // the number kept, by rank
+	counts [4]int // the number of problems in list, by rank
 	list   []Problem
-	more   int
+	more   int // the number of problems that are not in list
 }
 
-// Full reports whether Add would only count this problem. The caller then need not format its text.
+// Full reports whether the list already has MaxProblems problems of the rank of p. Add then only counts p, so the
+// caller need not format the text of p.
 func (l *ProblemList) Full(p Problem) bool { return l.counts[p.rank()] >= MaxProblems }
 
 // Add adds problems.
@@ -99,9 +100,11 @@ func (l *ProblemList) Add(problems ...Problem) {
 }
 
 // Contains reports whether a problem of the list meets a condition.
-func (l *ProblemList) Contains(is func(Problem) bool) bool { return slices.ContainsFunc(l.list, is) }
+func (l *ProblemList) Contains(meets func(Problem) bool) bool {
+	return slices.ContainsFunc(l.list, meets)
+}
 
-// List returns at most MaxProblems problems.
+// List returns at most MaxProblems problems. If there are more, the last entry says how many more.
 func (l *ProblemList) List() []Problem {
 	if l.more == 0 {
 		return LimitProblems(l.list, MaxProblems)

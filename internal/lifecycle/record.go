@@ -13,11 +13,11 @@ type RecordFields struct {
 	// Managed are the resources that hooks have decided for the container since its creation. The list
 	// also has resources that no hook decides any more, because the runtime may still store the old value.
 	Managed []Field `json:"ours,omitempty"`
-	// NeverPlaced reports whether placement has been disabled for the container's whole life. The agent then
-	// never refused it CPUs, so the container may get CPUs when placement is enabled.
+	// NeverPlaced means that placement has been disabled for the container's whole life. The agent has then never
+	// refused CPUs to the container, so the container may get CPUs when placement is enabled.
 	NeverPlaced bool `json:"unplaced,omitempty"`
 	// RefusedCPUs is the number of CPUs that the container's last resize requested, if the agent refused
-	// them; 0 if the resize succeeded.
+	// the resize; otherwise 0.
 	RefusedCPUs int `json:"wanted,omitempty"`
 	// PoolNode is the id of the NUMA node of the container's pool.
 	PoolNode Opt[int] `json:"home,omitzero"`
@@ -26,9 +26,9 @@ type RecordFields struct {
 	Balloon     string `json:"balloon,omitempty"`
 	BalloonCPUs string `json:"balloonCPUs,omitempty"`
 	// Mems are the memory nodes that the agent decided at the container's creation, as a kernel list; ""
-	// if it decided none. The agent never removes one later, because the kernel would have to move pages.
+	// if it decided none. The agent removes none of these nodes later, because a removal makes the kernel move pages.
 	Mems string `json:"mems,omitempty"`
-	// ColdStart is the container's cold start while it is not over; zero if there is none.
+	// ColdStart is set while the container is in a cold start, and otherwise zero.
 	ColdStart ColdStart `json:"coldStart,omitzero"`
 	// Scheduling is the scheduling class that the container got at its creation.
 	Scheduling SchedulingClass `json:"scheduling,omitzero"`
@@ -38,14 +38,14 @@ type RecordFields struct {
 	// they were no longer on the host.
 	SkippedInterfaces []string `json:"skippedInterfaces,omitempty"`
 	// CDIDevices are the exclusive CDI devices that the container got at its creation. DevicesRefused is the
-	// reason why it requested such devices and got none.
+	// reason why the container got none, although it requested such devices; otherwise "".
 	CDIDevices     []string `json:"cdiDevices,omitempty"`
 	DevicesRefused string   `json:"devicesRefused,omitempty"`
-	// ClaimDevices are the CDI devices of the resource claims in the request for the container. CRI-O
-	// does not report them later.
+	// ClaimDevices are the CDI devices of the container's resource claims, as the request for the container had
+	// them. CRI-O does not report these devices later.
 	ClaimDevices []string `json:"claims,omitempty"`
-	// OwnsClaimedCPUs reports whether the container owns the CPUs of its resource claims. After a restart such
-	// containers have priority over containers whose claims were refused.
+	// OwnsClaimedCPUs means that the container owns the CPUs of its resource claims. After a restart of the agent,
+	// such containers have priority over containers whose claims were refused.
 	OwnsClaimedCPUs bool `json:"ownsByClaims,omitempty"`
 	// HookServerValues are the accepted values of hook servers. They have priority over the values of hooks.
 	HookServerValues []Value `json:"outside,omitempty"`
@@ -54,7 +54,7 @@ type RecordFields struct {
 	Pristine Resources `json:"-"`
 }
 
-// ColdStart describes a container that starts with slow memory only and gets other memory nodes later.
+// ColdStart describes a cold start: the container starts with slow memory only, and gets other memory nodes later.
 type ColdStart struct {
 	Mems    string `json:"mems,omitempty"`    // the memory nodes that the container gets later, as a kernel list
 	Seconds int    `json:"seconds,omitempty"` // the duration of the cold start
@@ -63,23 +63,23 @@ type ColdStart struct {
 // Record is the stored state of a container: the part of the agent's state that survives a restart.
 type Record struct {
 	Version    int    `json:"v"`
-	Generation uint64 `json:"gen"`
-	CPUs       string `json:"cpus,omitempty"` // CPUs it owns, as a kernel list
+	Generation uint64 `json:"gen"`            // the number of the agent's decisions before the record was made
+	CPUs       string `json:"cpus,omitempty"` // the CPUs that the container owns, as a kernel list
 	// CreatedWith has the values that the container got at its creation and that not every runtime reports.
 	CreatedWith map[Field]string `json:"given,omitempty"`
 	RecordFields
-	// FromCheckpoint reports whether the record comes from the checkpoint, and not from the container. It is then
-	// newer than the container's own record.
+	// FromCheckpoint means that the record comes from the agent's checkpoint, and not from the container's
+	// annotations. It is then newer than the record in the annotations.
 	FromCheckpoint bool `json:"-"`
-	// StampedPristine is set for a record from the checkpoint if the container carries its own record, too. It is the
-	// Pristine of that record.
+	// StampedPristine is set for a record from the checkpoint if the container's annotations have a record, too. It
+	// is the Pristine of the record in the annotations.
 	StampedPristine *Resources `json:"-"`
 }
 
-// RecordVersion is the only record version that is written and read.
+// RecordVersion is the only record version that the agent writes and reads.
 const RecordVersion = 1
 
-// restorable is the JSON form of the resources that a release can restore.
+// restorable is the JSON form of the resources that the agent can restore to the values of the runtime's request.
 type restorable struct {
 	Shares Opt[uint64]       `json:"shares,omitzero"`
 	Quota  Opt[int64]        `json:"quota,omitzero"`
@@ -90,6 +90,7 @@ type restorable struct {
 	Huge   map[string]uint64 `json:"huge,omitempty"` // limits of huge pages by size
 }
 
+// toRestorable converts resources to their JSON form, and drops the resources that the agent cannot restore.
 func toRestorable(r *Resources) restorable {
 	p := restorable{Shares: r.CPU.Shares, Quota: r.CPU.Quota, Period: r.CPU.Period, CPUs: r.CPU.CPUs, Mems: r.CPU.Mems, Memory: r.Memory.Limit}
 	for _, h := range r.Hugepages {
@@ -101,6 +102,7 @@ func toRestorable(r *Resources) restorable {
 	return p
 }
 
+// resources converts the JSON form back to resources.
 func (p *restorable) resources() Resources {
 	r := Resources{CPU: CPU{Shares: p.Shares, Quota: p.Quota, Period: p.Period, CPUs: p.CPUs, Mems: p.Mems}, Memory: Memory{Limit: p.Memory}}
 	for _, size := range slices.Sorted(maps.Keys(p.Huge)) {
@@ -109,8 +111,8 @@ func (p *restorable) resources() Resources {
 	return r
 }
 
-// AsStored returns the record as it is after encoding and decoding: Pristine has only the resources of
-// restorable.
+// AsStored returns the record as it is after it was encoded and decoded: Pristine has only the resources that
+// the type restorable has.
 func (r Record) AsStored() Record {
 	p := toRestorable(&r.Pristine)
 	r.Pristine = p.resources()
@@ -146,7 +148,7 @@ func (o Opt[T]) MarshalJSON() ([]byte, error) {
 	if !o.Set {
 		return []byte("null"), nil
 	}
-	switch v := any(o.V).(type) { // most values are numbers, and a record has many
+	switch v := any(o.V).(type) { // a fast path for numbers, because most values in a record are numbers
 	case int64:
 		return strconv.AppendInt(nil, v, 10), nil
 	case uint64:

@@ -17,8 +17,8 @@ func (c ContainerSpec) Resources() Resources {
 }
 
 const (
-	kubeletPeriod = 100_000 // microseconds
-	// maxMilli limits an amount of milli-CPUs, so that the formulas do not overflow. No node has as many.
+	kubeletPeriod = 100_000 // the CFS period that the kubelet sets, in microseconds
+	// maxMilli limits an amount of milli-CPUs, so that the formulas do not overflow. No node has so many CPUs.
 	maxMilli = 1 << 40
 )
 

@@ -1,16 +1,16 @@
 package lifecycle
 
-// Opt is a value that may be absent. The zero Opt is absent. In NRI and CRI an absent value has another
+// Opt is a value that may be absent. The zero Opt is absent. In NRI and CRI, an absent value has another
 // meaning than the value 0.
 type Opt[T comparable] struct {
 	V   T
-	Set bool
+	Set bool // V is present
 }
 
 // Some returns a present value.
 func Some[T comparable](v T) Opt[T] { return Opt[T]{V: v, Set: true} }
 
-// Or returns the value, or def if it is absent.
+// Or returns the value, or def if the value is absent.
 func (o Opt[T]) Or(def T) T {
 	if o.Set {
 		return o.V
@@ -55,8 +55,8 @@ type Memory struct {
 	UseHierarchy     Opt[bool]
 }
 
-// Value returns the value of a field, and whether it is set. It supports only the fields that runtimes
-// store and cgroup files show.
+// Value returns the value of a field, and whether the value is set. It supports only the fields that
+// runtimes store and cgroup files show; for other fields, set is false.
 func (r *Resources) Value(f Field, key string) (v Value, set bool) {
 	v = Value{Field: f, Key: key}
 	switch f {

@@ -1,7 +1,7 @@
 package lifecycle
 
-// Source is the origin of a fact about a pod, such as its spec or a container's request. The sources form a chain, in
-// which an earlier source has priority.
+// Source is the origin of a fact about a pod, such as the pod's spec or a container's request. The sources form a
+// chain: if two sources report a fact, the earlier source counts.
 type Source string
 
 // The sources, most trusted first.
@@ -10,7 +10,7 @@ const (
 	FromKubelet    Source = "kubelet /pods"
 	FromAPIServer  Source = "API server"
 	FromAnnotation Source = "annotation"
-	FromRuntime    Source = "shares and limits" // of the runtime's request
+	FromRuntime    Source = "shares and limits" // the CPU shares and the limits in the runtime's request
 	FromNothing    Source = "nothing"           // no source reports the fact
 )
 
@@ -29,9 +29,9 @@ type ContainerKind int
 // The kinds. A container of unknown kind counts as App.
 const (
 	App       ContainerKind = iota
-	Init                    // runs to its end before the next starts
-	Sidecar                 // an init container that is restarted always
-	Ephemeral               // added to a running pod, has no resources
+	Init                    // an init container that ends before the next container starts
+	Sidecar                 // an init container with restartPolicy Always
+	Ephemeral               // added to a running pod; has no resources
 )
 
 // String returns the name of the kind.
@@ -39,8 +39,8 @@ func (k ContainerKind) String() string {
 	return [...]string{"app", "init", "sidecar", "ephemeral"}[min(max(k, 0), Ephemeral)]
 }
 
-// Names of resources in Amounts. CPU is counted in milli-CPUs, all others in whole units,
-// rounded up.
+// Names of resources in Amounts. The amount of CPU is in milli-CPUs. The amounts of all other resources
+// are in whole units, rounded up.
 const (
 	ResourceCPU    = "cpu"
 	ResourceMemory = "memory"
@@ -58,8 +58,8 @@ type PodSpec struct {
 	Node      string `json:"node,omitempty"`
 	// QoS is the QoS class as Kubernetes names it; "" if unknown.
 	QoS string `json:"qos,omitempty"`
-	// Containers are init containers and sidecars in the order they start,
-	// then app containers, then ephemeral ones.
+	// Containers are init containers and sidecars in the order in which they start, then app containers, then
+	// ephemeral containers.
 	Containers []ContainerSpec `json:"containers"`
 	// Overhead is the overhead of the runtime class.
 	Overhead Amounts `json:"overhead,omitempty"`
@@ -67,26 +67,26 @@ type PodSpec struct {
 	Requests Amounts `json:"requests,omitempty"`
 	Limits   Amounts `json:"limits,omitempty"`
 	From     Source  `json:"from"`
-	// Meta has the current values of the pod's editable labels and annotations; nil if no source reports
-	// them.
+	// Meta has the current values of the pod's editable labels and annotations (see IsEditable); nil if no
+	// source reports them.
 	Meta *PodMeta `json:"meta,omitempty"`
-	// FromStateFile reports whether the spec comes from the state file of an earlier agent, and no source has
-	// confirmed it yet.
+	// FromStateFile means that the spec comes from the state file of an earlier run of the agent, and that no
+	// source has confirmed the spec yet.
 	FromStateFile bool `json:"-"`
 }
 
-// PodMeta are the current values of a pod's editable labels and annotations.
+// PodMeta are the current values of a pod's editable labels and annotations (see IsEditable).
 type PodMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// HasAllKeys reports whether the maps have the editable keys of all dialects. Older agents stored only
-	// rubik's keys.
+	// HasAllKeys means that the maps can have all editable keys. Older versions of the agent stored only the keys
+	// of rubik.
 	HasAllKeys bool `json:"whole,omitempty"`
 }
 
-// editableKeys has the labels and annotations whose edits take effect while the pod runs. The value reports
-// whether older agents stored the key. The list is fixed, so that no pod can make the agent store many
-// keys. The tests of package intent compare the list with the declarations of that package.
+// editableKeys has the keys of the labels and annotations whose edits take effect while the pod runs. The value
+// is true for the keys that older versions of the agent stored. The list is fixed, so that no pod can make the
+// agent store many keys. The tests of package intent compare the list with the declarations of that package.
 var editableKeys = map[string]bool{
 	"volcano.sh/preemptable": true, "volcano.sh/cache-limit": true, "volcano.sh/quota-burst-time": true, "volcano.sh/blkio-limit": true,
 
@@ -100,21 +100,21 @@ var editableKeys = map[string]bool{
 	"trimtab.io/blockio-class": false, "trimtab.io/rdt-class": false,
 }
 
-// MaxValueBytes is the maximum length of the value of a label or annotation that the agent reads. The API server
-// accepts 256 KiB. Schedulers write about 3 KiB for a node with 1,024 CPUs.
+// MaxValueBytes is the maximum length of the value of a label or annotation that the agent reads. The longest useful
+// values are those of schedulers, about 3 KiB for a node with 1,024 CPUs. The API server accepts up to 256 KiB.
 const MaxValueBytes = 16 << 10
 
-// IsEditable reports whether an edit of the key takes effect while its pod runs.
+// IsEditable reports whether an edit of the label or annotation with this key takes effect while the pod runs.
 func IsEditable(key string) bool {
 	_, is := editableKeys[key]
 	return is
 }
 
-// Has reports whether the maps show the current value of a key. If so, a key that is not in the maps is not
-// set on the pod.
+// Has reports whether the maps show the current value of a key. If so, and the maps do not have the key, the pod
+// does not have the label or annotation.
 func (m *PodMeta) Has(key string) bool {
-	early, is := editableKeys[key]
-	return m != nil && is && (m.HasAllKeys || early)
+	storedByOlder, editable := editableKeys[key]
+	return m != nil && editable && (m.HasAllKeys || storedByOlder)
 }
 
 // ContainerSpec has the spec of one container of a pod.

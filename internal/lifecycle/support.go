@@ -2,10 +2,10 @@ package lifecycle
 
 import "fmt"
 
-// Support is the answer of a probe for a feature of the node: supported, not supported or unknown.
+// Support is the result of a check whether the node supports a feature: supported, not supported or unknown.
 type Support int
 
-// The answers. The zero Support is Unknown.
+// The results. The zero Support is Unknown.
 const (
 	Unknown Support = iota
 	Supported
@@ -14,7 +14,7 @@ const (
 
 var supportNames = [...]string{"unknown", "supported", "not supported"}
 
-// String returns the answer in words.
+// String returns the result in words.
 func (s Support) String() string {
 	if s < 0 || int(s) >= len(supportNames) {
 		return fmt.Sprintf("Support(%d)", int(s))
@@ -36,7 +36,8 @@ func (s *Support) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown support %q", b)
 }
 
-// Finding is the answer of a probe with its reason. Why may be "" if the feature is supported.
+// Finding is the result of a check whether the node supports a feature, with the reason (Why). Why may be "" if the
+// feature is supported.
 type Finding struct {
 	Support Support `json:"support"`
 	Why     string  `json:"why,omitempty"`

@@ -21,21 +21,21 @@ type Pod struct {
 	// CgroupsPath is the sandbox container's own OCI cgroupsPath.
 	CgroupsPath string
 	Namespaces  []Namespace
-	// HostNetwork and HostIPC report whether the pod uses the host's network and IPC namespace. Both are
-	// false if the runtime reports no namespaces.
+	// HostNetwork means that the pod uses the host's network namespace, and HostIPC the host's IPC namespace.
+	// Both are false if the runtime reports no namespaces.
 	HostNetwork, HostIPC bool
-	// Overhead is the pod overhead of the runtime class. Resources are those that the kubelet computed
+	// Overhead is the pod overhead of the runtime class. Resources are the resources that the kubelet computed
 	// for the whole pod. Sandbox are the resources of the sandbox container.
 	Overhead  *Resources
 	Resources *Resources
 	Sandbox   *Resources
 	PID       uint32
 	IPs       []string
-	// Undescribed is the reason why the runtime could not report the pod's details; "" if it did. If
-	// it is set, the other fields come from the runtime's list of pods.
+	// Undescribed is the reason why the runtime could not return the pod's status; "" if it returned the
+	// status. If Undescribed is set, the other fields come from the runtime's list of pods.
 	Undescribed string
 	// Claimed are the CDI devices with which the pod's resource claims select a class, pool or balloon
-	// type. No runtime reports them for a pod, so the agent adds them.
+	// type. No runtime reports these devices for a pod, so the agent adds them.
 	Claimed []ClaimedDevice
 }
 
@@ -57,7 +57,7 @@ func (s State) String() string {
 }
 
 // UnnamedContainer is the name of a container whose name the runtime has not reported. Kubernetes forbids
-// parentheses in names, so no real container has it.
+// parentheses in names, so no real container has this name.
 const UnnamedContainer = "(unnamed)"
 
 // Container is a container as the runtime reports it.
@@ -89,9 +89,9 @@ type Container struct {
 	User         *User
 	Image        *Image
 	PID          uint32
-	// Undescribed is the reason why the runtime could not report the details of the container or its
-	// pod; "" if it did. If it is set, the other fields come from the runtime's list of containers, and
-	// Resources are unknown.
+	// Undescribed is the reason why the runtime could not return the status of the container or of the
+	// container's pod; "" if it returned both. If Undescribed is set, the other fields may come from the
+	// runtime's list of containers, and Resources may be unknown.
 	Undescribed string
 	CreatedAt   int64 // in ns since 1970, like StartedAt and FinishedAt
 	StartedAt   int64
@@ -131,7 +131,7 @@ type OCIHooks struct {
 	Prestart, CreateRuntime, CreateContainer, StartContainer, Poststart, Poststop []OCIHook
 }
 
-// Device is a device node inside a container. Type is b, c, u or p.
+// Device is a device node inside a container. Type is b, c, u or p, as in the OCI runtime spec.
 type Device struct {
 	Path string
 	// Host is the device's path on the host; "" if it equals Path or is unknown.
@@ -149,7 +149,7 @@ func (d Device) String() string {
 	return fmt.Sprintf("%s %s %d:%d", d.Path, d.Type, d.Major, d.Minor)
 }
 
-// DeviceRule is one device cgroup rule.
+// DeviceRule is one rule of the device cgroup. Access is a combination of r, w and m.
 type DeviceRule struct {
 	Allow  bool
 	Type   string
@@ -160,18 +160,19 @@ type DeviceRule struct {
 
 // IOPriority is the block I/O scheduling class and level of a container.
 type IOPriority struct {
-	Class    string // IOPRIO_CLASS_NONE, _RT, _BE, _IDLE
+	Class    string // IOPRIO_CLASS_NONE, IOPRIO_CLASS_RT, IOPRIO_CLASS_BE or IOPRIO_CLASS_IDLE
 	Priority int32
 }
 
-// SecurityProfile names the seccomp profile that was requested for a container.
+// SecurityProfile names the seccomp profile that was requested for a container. Localhost is the path of a profile on
+// the node.
 type SecurityProfile struct{ Type, Localhost string }
 
-// SeccompPolicy summarises the seccomp filter of a container. Policies must not change it.
+// SeccompPolicy summarises the seccomp filter of a container. Placement policies must not change the filter.
 type SeccompPolicy struct {
 	DefaultAction string
 	Architectures []string
-	Syscalls      int
+	Syscalls      int // the number of rules for system calls
 }
 
 // Scheduler is the OCI scheduler setting of a container. Times are in ns.
@@ -192,7 +193,7 @@ type RDT struct {
 	Monitoring Opt[bool]
 }
 
-// Member returns the member closid, schemata or monitoring in the notation of IntelRDT values; "" if it
+// Member returns the member closid, schemata or monitoring as the text of an IntelRDT value; "" if the member
 // is not set.
 func (r *RDT) Member(key string) string {
 	switch {

@@ -19,7 +19,7 @@ func Word(word string, candidates []string) (string, int) {
 // distance returns the smallest number of insertions, deletions, replacements and swaps of neighbouring bytes that
 // turn a into b. It does not change swapped bytes again, and compares only the first bytes of long words.
 func distance(a, b string) int {
-	// No known word is this long. The bound limits the work for long unknown words.
+	// No candidate is this long. The limit bounds the work for long misspelt words.
 	const most = 64
 	a, b = a[:min(len(a), most)], b[:min(len(b), most)]
 	var rows [3][]int // the row before the last one, the last one, the current one

@@ -3,6 +3,6 @@
 // the lock.
 //
 // A lock is a flock(2) on the directory itself. It needs no file, also works on a read-only mount, is the same in
-// each mount namespace, and ends with its process. A notice is an extended attribute of the same directory, so an
-// agent that sees the lock also finds the notice. Notices are only for users: the agents use only the lock.
+// each mount namespace, and ends when its process ends. A notice is an extended attribute of the same directory, so an
+// agent that sees the lock also finds the notice. The agent shows notices only to users: it decides by the locks alone.
 package nodelock

@@ -22,8 +22,8 @@ type Holder struct {
 	PID          int       `json:"pid"`
 	PIDNamespace string    `json:"pidNamespace,omitempty"` // the PID namespace of PID
 	Host         string    `json:"host,omitempty"`         // the host name; in a container, the container's host name
-	Attach       string    `json:"attach,omitempty"`
-	Config       string    `json:"config,omitempty"` // the agent's configuration file
+	Attach       string    `json:"attach,omitempty"`       // the agent's kind of connection to the runtime, such as nri
+	Config       string    `json:"config,omitempty"`       // the agent's configuration file
 	Version      string    `json:"version,omitempty"`
 	Started      time.Time `json:"started,omitzero"`
 }
@@ -63,15 +63,15 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// noticeNames are the extended attributes that may have a notice. The second one is for file systems that do not
-// support the first one: tmpfs before Linux 6.6, cgroup before 5.7. It needs CAP_SYS_ADMIN.
+// noticeNames are the extended attributes that may have a notice. The second attribute is for file systems that do not
+// support the first attribute: tmpfs before Linux 6.6, cgroup before 5.7. The second attribute needs CAP_SYS_ADMIN.
 var noticeNames = []string{"user.trimtab.agent", "trusted.trimtab.agent"}
 
-// maxNotice limits a notice's text.
+// maxNotice limits a notice's text, in bytes.
 const maxNotice = 2048
 
-// writeNotice writes a notice to a locked directory. If it can write no attribute, other agents see only that a
-// process has the lock.
+// writeNotice writes a notice to a locked directory. If the file system supports neither attribute, other agents see
+// only that a process has the lock.
 func writeNotice(dir *os.File, h Holder) {
 	h.Config, h.Version, h.Host = shorten(h.Config), shorten(h.Version), shorten(h.Host)
 	text, err := json.Marshal(h)
@@ -98,7 +98,8 @@ func removeNotice(dir *os.File) {
 	}
 }
 
-// holderOf describes the process that has locked a directory: by its notice or, without a notice, by its process id.
+// holderOf describes the process that has locked a directory. If the directory has no notice, the description has only
+// the process id.
 func holderOf(dir *os.File) Holder {
 	text := make([]byte, maxNotice)
 	var h Holder
@@ -108,13 +109,13 @@ func holderOf(dir *os.File) Holder {
 			return h
 		}
 	}
-	return Holder{PID: ownerOf(dir)}
+	return Holder{PID: lockHolderPID(dir)}
 }
 
-// whyNotAgent returns the reason why the process that has locked a directory cannot be an agent; nil if it may be one.
-// Every user who can open a directory can lock it, but an agent runs as root.
+// whyNotAgent returns the reason why the process that has locked a directory cannot be an agent; nil if the process may
+// be an agent. Every user who can open a directory can lock it, but an agent runs as root.
 func whyNotAgent(dir *os.File) error {
-	pid := ownerOf(dir)
+	pid := lockHolderPID(dir)
 	if pid == 0 || os.Geteuid() != 0 {
 		return nil
 	}
@@ -122,11 +123,11 @@ func whyNotAgent(dir *os.File) error {
 	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil || st.Uid == 0 {
 		return nil //nolint:nilerr // the process has ended meanwhile, or is root's
 	}
-	return fmt.Errorf("process %d of user %d has locked the directory, but an agent runs as root, so the lock is ignored: end that process", pid, st.Uid)
+	return fmt.Errorf("process %d of user %d has locked the directory, but an agent runs as root, so this agent ignores the lock: end that process", pid, st.Uid)
 }
 
-// ownerOf returns the process that has locked a directory; 0 if unknown.
-func ownerOf(dir *os.File) int {
+// lockHolderPID returns the id of the process that has locked a directory; 0 if it is unknown.
+func lockHolderPID(dir *os.File) int {
 	locks, err := os.Open("/proc/locks")
 	if err != nil {
 		return 0
@@ -136,12 +137,12 @@ func ownerOf(dir *os.File) int {
 	if unix.Fstat(int(dir.Fd()), &st) != nil {
 		return 0
 	}
-	return lockOwner(locks, st.Dev, st.Ino)
+	return findLockHolder(locks, st.Dev, st.Ino)
 }
 
-// lockOwner finds the process with the exclusive flock of an inode in a text like /proc/locks (proc(5)). That text
-// lists only processes of the agent's PID namespace. It returns 0 if there is none.
-func lockOwner(locks io.Reader, dev, ino uint64) int {
+// findLockHolder finds the process with the exclusive flock of an inode in a text in the format of /proc/locks (proc(5)),
+// which lists only processes of the agent's PID namespace. It returns the process id; 0 if there is no such process.
+func findLockHolder(locks io.Reader, dev, ino uint64) int {
 	inode := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), ino)
 	for s := bufio.NewScanner(locks); s.Scan(); {
 		f := strings.Fields(s.Text())

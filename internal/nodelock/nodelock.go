@@ -48,17 +48,17 @@ func New(self Holder, lockedDirs ...LockedDir) *Lock {
 // Self returns the description of this agent.
 func (l *Lock) Self() Holder { return l.self }
 
-// Take locks all directories that exist. The caller may repeat it at any time: Take keeps its locks, and locks
-// directories that have appeared or were replaced since. If another agent has locked a directory, the error is an
-// *InUseError, and Take releases the locks of this call. Any other error lists the directories that Take could not
-// lock; it has locked the others.
+// Take locks all directories that exist. The caller may call Take again at any time: Take keeps the locks of earlier
+// calls, and locks directories that have appeared or were replaced since the last call. If another agent has locked a
+// directory, the error is an *InUseError, and Take releases the locks of this call. Any other error lists the
+// directories that Take could not lock; Take has locked the other directories.
 func (l *Lock) Take() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fresh := map[string]*os.File{}
 	var unlocked []error
 	for _, p := range l.lockedDirs {
-		f, err := l.lockLocked(p, fresh)
+		f, err := l.lockDir(p, fresh)
 		var taken *InUseError
 		if errors.As(err, &taken) {
 			for _, got := range fresh {
@@ -81,9 +81,9 @@ func (l *Lock) Take() error {
 	return errors.Join(unlocked...)
 }
 
-// lockLocked locks one directory. It returns nil if this agent has locked the directory already, or if the directory
-// does not exist. The caller holds mu.
-func (l *Lock) lockLocked(p LockedDir, fresh map[string]*os.File) (*os.File, error) {
+// lockDir locks one directory. It returns nil if this agent has locked the directory already, or if the directory
+// does not exist. The parameter fresh has the directories that this call of Take has locked. The caller holds mu.
+func (l *Lock) lockDir(p LockedDir, fresh map[string]*os.File) (*os.File, error) {
 	f, err := os.OpenFile(p.Dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):

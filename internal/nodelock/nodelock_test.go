@@ -159,7 +159,7 @@ func TestLockOwner(t *testing.T) {
 		"1: FLOCK  ADVISORY  WRITE 0 00:1c:77 0 EOF\n":                                                       0,
 		"1: FLOCK  ADVISORY  WRITE 8 00:1d:77 0 EOF\n2: FLOCK  ADVISORY  WRITE 9 00:1c:78 0 EOF\nnonsense\n": 0,
 	} {
-		if got := lockOwner(strings.NewReader(text), dev, 77); got != want {
+		if got := findLockHolder(strings.NewReader(text), dev, 77); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Adoption compares what running containers have with what a state assigns to them. The keys of kernel and former are
-// container ids. kernel has the CPUs that the kernel lets a container use. former has what another agent assigned to
-// it.
-func Adoption(s *engine.State, kernel map[string]string, former map[string]lifecycle.FormerContainer) (out api.Adoption) {
+// Adoption compares the present CPUs and memory nodes of running containers with those that a state assigns to them.
+// kernelCPUs has, by container id, the CPUs that the kernel lets a container use, as a kernel list; "" means all.
+// formerContainers has, by container id, what another agent assigned to a container.
+func Adoption(s *engine.State, kernelCPUs map[string]string, formerContainers map[string]lifecycle.FormerContainer) (out api.Adoption) {
 	all := s.Machine.Format(s.Machine.Online())
 	for _, id := range s.Containers() {
 		ctr := s.Container(id)
-		list, runs := kernel[id]
+		list, runs := kernelCPUs[id]
 		p := s.Pod(ctr.PodID)
 		if p == nil || !ctr.Alive() || !runs {
 			continue
 		}
-		f := former[id]
+		f := formerContainers[id]
 		a := api.Adopted{
 			Pod: p.FullName(), Container: ctr.Name, Class: f.Class, Source: f.Where, Group: ctr.Assignment.Pool.String(),
 			CPUsNow: all, CPUsAfter: s.Machine.Format(s.CPUs(ctr)), MemsNow: f.Mems, MemsAfter: f.Mems,

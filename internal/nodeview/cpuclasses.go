@@ -34,7 +34,7 @@ func cpuIDs(m *topology.Machine, cpus topology.Set) (all []int) {
 	return all
 }
 
-// hasClasses reports whether a CPU should have a class, or something is wrong with classes.
+// hasClasses reports whether a CPU should have a class, or the agent has found faults of classes or repaired them.
 func hasClasses(r cpuclass.Report) bool { return len(r.Wanted)+len(r.Faults) > 0 || r.Repairs > 0 }
 
 // CPUClasses describes the CPU classes for status; nil if there are none.
@@ -52,7 +52,7 @@ func CPUClasses(r cpuclass.Report) *api.CPUClasses {
 	return out
 }
 
-// classCounts counts CPUs without their class; nil if there are no classes.
+// classCounts counts the CPUs that should have a class and do not have it; nil if there are no classes.
 func classCounts(r cpuclass.Report) *api.CPUClassCounts {
 	if !hasClasses(r) {
 		return nil
@@ -64,25 +64,26 @@ func classCounts(r cpuclass.Report) *api.CPUClassCounts {
 	return out
 }
 
-// containerClasses describes the classes of a container's CPUs; nil if no CPU of the node has one.
+// containerClasses describes the classes of a container's CPUs; nil if no CPU of the node should have a class.
 func (v *View) containerClasses(ctr *engine.Container) (out []api.ContainerCPUClass) {
 	classes := v.State.CPUClasses()
 	if len(classes) == 0 || !ctr.Alive() {
 		return nil
 	}
-	none := v.State.CPUs(ctr)
+	unclassified := v.State.CPUs(ctr)
 	for _, c := range classes {
-		mine := none.And(c.CPUs)
-		none = none.Minus(mine)
-		out = append(out, v.classResults(c, cpuIDs(v.State.Machine, mine))...)
+		withClass := unclassified.And(c.CPUs)
+		unclassified = unclassified.Minus(withClass)
+		out = append(out, v.classResults(c, cpuIDs(v.State.Machine, withClass))...)
 	}
-	if !none.Empty() {
-		out = append(out, api.ContainerCPUClass{CPUs: v.State.Machine.Format(none)})
+	if !unclassified.Empty() {
+		out = append(out, api.ContainerCPUClass{CPUs: v.State.Machine.Format(unclassified)})
 	}
 	return out
 }
 
-// classResults reports whether CPUs have the class that they should have. CPUs with the same result share one entry.
+// classResults returns, for CPUs that should have one class, whether they have it. CPUs with the same result share one
+// entry.
 func (v *View) classResults(c placement.ClassCPUs, cpus []int) (out []api.ContainerCPUClass) {
 	var cpusOf [][]int
 	for _, cpu := range cpus {
@@ -100,7 +101,7 @@ func (v *View) classResults(c placement.ClassCPUs, cpus []int) (out []api.Contai
 	return out
 }
 
-// classResult reports whether a CPU has the class that it should have.
+// classResult returns whether a CPU has the class with this name, or else the reason why it does not have it.
 func (v *View) classResult(class string, cpu int) (r api.ContainerCPUClass) {
 	if v.Observed != nil {
 		return api.ContainerCPUClass{Reason: "the agent writes nothing in mode observe"}
@@ -110,14 +111,14 @@ func (v *View) classResult(class string, cpu int) (r api.ContainerCPUClass) {
 			return api.ContainerCPUClass{Reason: f.Reason}
 		}
 	}
-	for _, is := range v.CPUClasses.InForce {
+	for _, actual := range v.CPUClasses.InForce {
 		switch {
-		case !slices.Contains(is.CPUs, cpu):
-		case is.Class == class:
-			return api.ContainerCPUClass{InForce: true, Kernel: strings.Join(is.Files, ", ")}
+		case !slices.Contains(actual.CPUs, cpu):
+		case actual.Class == class:
+			return api.ContainerCPUClass{InForce: true, Kernel: strings.Join(actual.Files, ", ")}
 		default:
-			return api.ContainerCPUClass{Reason: "it has the class " + is.Class + ", because CPUs of a balloon use the same cpufreq policy"}
+			return api.ContainerCPUClass{Reason: "these CPUs have the class " + actual.Class + ", because CPUs of a balloon use the same cpufreq policy"}
 		}
 	}
-	return api.ContainerCPUClass{Reason: "it is not written yet"}
+	return api.ContainerCPUClass{Reason: "the class is not written yet"}
 }

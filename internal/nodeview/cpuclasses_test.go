@@ -28,8 +28,8 @@ func TestClassResults(t *testing.T) {
 	}
 	held, other, refused, kept, pending := in("1-2"), in("3"), in("4-5"), in("6"), in("7")
 	held.InForce, held.Kernel = true, "scaling_governor performance, scaling_max_freq 3500000"
-	other.Reason = "it has the class slow, because CPUs of a balloon use the same cpufreq policy"
-	refused.Reason, kept.Reason, pending.Reason = "refused", "not restored", "it is not written yet"
+	other.Reason = "these CPUs have the class slow, because CPUs of a balloon use the same cpufreq policy"
+	refused.Reason, kept.Reason, pending.Reason = "refused", "not restored", "the class is not written yet"
 	if d := cmp.Diff([]api.ContainerCPUClass{held, other, refused, kept, pending}, v.classResults(of, []int{1, 2, 3, 4, 5, 6, 7})); d != "" {
 		t.Error(d)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// demotionOf describes the demotion of memory for status; nil if it is not configured.
+// demotionOf describes for status how the kernel moves cold memory to slow memory nodes; nil if this is not configured.
 func demotionOf(r demotion.Report) *api.Demotion {
 	if !r.Enabled {
 		return nil
@@ -20,8 +20,8 @@ func demotionOf(r demotion.Report) *api.Demotion {
 	return out
 }
 
-// containerDemotion describes the demotion of a container's memory; nil if the container does not have both fast and
-// slow memory, or if nothing is moved on the node.
+// containerDemotion describes how a container's cold memory is moved to slow memory nodes. It returns nil if the
+// container does not have both fast and slow memory nodes, or if the agent moves no memory on the node.
 func (v *View) containerDemotion(ctr *engine.Container) *api.ContainerDemotion {
 	r, known := v.Demotion.Containers[ctr.ID]
 	if !known || v.Demotion.Reason != "" {

@@ -1,4 +1,3 @@
-// Package nodeview makes what users and programs see of a node: status, explain, the summary
-// for metrics, what-if and the journal. It reads a View that the conductor makes, and returns
-// types of report/api. It changes nothing.
+// Package nodeview describes the node to users and programs: status, explain, the summary for metrics, what-if and the
+// journal. It reads a View that package conductor makes, and returns types of report/api. It changes nothing on the node.
 package nodeview

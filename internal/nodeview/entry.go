@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// journalEntry returns the journal's entry for an event: the values decided for its pod or container, what others lost
-// or got, and the problems.
+// journalEntry returns the journal's entry for an event: the values decided for the event's pod or container, the
+// changes of pools, and the problems.
 func (v *View) journalEntry(ev *lifecycle.Event, p *engine.Plan, problems []lifecycle.Problem) api.Event {
 	e := api.Event{Kind: ev.Kind.String(), Problems: problems}
 	if ev.Pod != nil {
@@ -48,24 +48,24 @@ func (v *View) journalEntry(ev *lifecycle.Event, p *engine.Plan, problems []life
 	}
 	most := maxNodeProblems + 1
 	if ev.Pod != nil {
-		most = lifecycle.MaxProblems // as many as are kept
+		most = lifecycle.MaxProblems // the limit for one pod
 	}
 	e.Problems = lifecycle.LimitProblems(e.Problems, most)
 	return e
 }
 
-// maxNodeProblems limits the problems of a whole node in one journal entry; explain has the
-// rest.
+// maxNodeProblems limits the problems in the journal entry of an event that is about all pods of the node. Users see the
+// other problems with trimtab explain.
 const maxNodeProblems = 50
 
-// requestProblems returns the malformed or refused requests of pods and containers that were
-// decided again together, each with its pod or container.
+// requestProblems returns the malformed or refused requests of all pods and containers that a plan decided again. Each
+// reason begins with the name of its pod or container.
 func (v *View) requestProblems(plan *engine.Plan) []lifecycle.Problem {
 	var out []lifecycle.Problem
-	add := func(whose string, problems []lifecycle.Problem) {
+	add := func(requester string, problems []lifecycle.Problem) {
 		for _, p := range problems {
 			if !p.Warning {
-				p.Reason = intent.Printable(whose) + ": " + p.Reason
+				p.Reason = intent.Printable(requester) + ": " + p.Reason
 				out = append(out, p)
 			}
 		}

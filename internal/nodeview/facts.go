@@ -11,7 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// factsOf returns the facts about a container besides its values, each with its source.
+// factsOf returns the facts on which the decision about a container depends, such as its requests. Each fact has its
+// source.
 func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []api.Fact {
 	spec, named := p.Spec.Container(ctr.Name)
 	out := []api.Fact{kindFact(p.Spec, spec, named), qosFact(p)}
@@ -33,59 +34,63 @@ func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []api.Fact {
 	if p.Spec != nil && p.Spec.FromStateFile {
 		for i := range out {
 			if out[i].From == p.Spec.From {
-				out[i].Note = strings.TrimPrefix(out[i].Note+"; saved before the start", "; ")
+				out[i].Note = strings.TrimPrefix(out[i].Note+"; saved before the agent's start", "; ")
 			}
 		}
 	}
 	return out
 }
 
+// kindFact returns the fact about the kind of a container, such as init container. named means that the pod's spec has
+// the container.
 func kindFact(spec *lifecycle.PodSpec, c lifecycle.ContainerSpec, named bool) api.Fact {
 	f := api.Fact{Name: "kind", Value: c.Kind.String()}
 	switch {
 	case named:
 		f.From = spec.From
 	case spec != nil:
-		f.From, f.Note = spec.From, "the spec does not name it: treated as an app container"
+		f.From, f.Note = spec.From, "the pod spec does not have the container, so the agent treats it as an app container"
 	default:
-		f.From, f.Note = lifecycle.FromNothing, "no pod spec: treated as an app container"
+		f.From, f.Note = lifecycle.FromNothing, "the pod spec is not known, so the agent treats the container as an app container"
 	}
 	return f
 }
 
+// qosFact returns the fact about a pod's QoS class.
 func qosFact(p *engine.Pod) api.Fact {
 	switch {
 	case p.Pod.CgroupParent == "" && (p.Spec == nil || p.Spec.QoS == ""):
 		return api.Fact{
 			Name: "QoS", Value: p.Intent.QoS.String(), From: lifecycle.FromNothing,
-			Note: "the pod has no cgroup parent, which shows the class: no kubelet created it",
+			Note: "the QoS class is not known, because the pod has no cgroup parent: no kubelet created the pod",
 		}
 	case p.Spec == nil || p.Spec.QoS == "":
 		return api.Fact{Name: "QoS", Value: p.Intent.QoS.String(), From: "cgroup parent"}
 	}
 	f := api.Fact{Name: "QoS", Value: p.Spec.QoS, From: p.Spec.From}
 	if cgroupQoS := p.Intent.QoS.String(); cgroupQoS != p.Spec.QoS {
-		f.Note = "its cgroup is that of a " + cgroupQoS + " pod, and the cgroup decides"
+		f.Note = "the agent uses " + cgroupQoS + ", because the pod's cgroup is that of a " + cgroupQoS + " pod"
 	}
 	return f
 }
 
-// amountFacts returns a fact for each resource that has an amount, sorted by name.
-func amountFacts(what string, all lifecycle.Amounts, from lifecycle.Source) []api.Fact {
+// amountFacts returns a fact for each resource that has an amount, sorted by name. prefix is the beginning of the names,
+// such as "request".
+func amountFacts(prefix string, all lifecycle.Amounts, from lifecycle.Source) []api.Fact {
 	var out []api.Fact
 	for name, v := range all {
 		value := fmt.Sprint(v)
 		if name == lifecycle.ResourceCPU {
 			value += "m"
 		}
-		out = append(out, api.Fact{Name: what + " " + intent.Printable(name), Value: value, From: from})
+		out = append(out, api.Fact{Name: prefix + " " + intent.Printable(name), Value: value, From: from})
 	}
 	slices.SortFunc(out, func(a, b api.Fact) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-// fallbackFacts adds facts of less trusted sources: batch resources of the annotation, and the
-// runtime's request.
+// fallbackFacts adds facts from sources that are less exact than the pod spec: batch resources from the annotation, and
+// resources from the runtime's request if the spec does not have the container.
 func fallbackFacts(out []api.Fact, p *engine.Pod, ctr *engine.Container, named bool) []api.Fact {
 	put := func(name string, from lifecycle.Source, v int64, unit string) {
 		out = append(out, api.Fact{Name: name, Value: fmt.Sprint(v) + unit, From: from})

@@ -7,7 +7,8 @@ type ContainerCgroup struct {
 	ID, Pod, Container string // Pod is namespace/name
 	// Pool is the name of the container's pool, as in the status; "" if the container owns CPUs.
 	Pool string
-	// Parent and Path are the pod's cgroup and the container's, as the runtime reports them.
+	// Parent is the path of the pod's cgroup, and Path is the path of the container's cgroup, as the runtime reports
+	// them.
 	Parent, Path string
 }
 

@@ -10,33 +10,33 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Holdings has what the containers of a node own, and what they could own.
+// Holdings has the CPUs, memory and devices that the containers of a node have, and those that they could have.
 type Holdings struct {
-	// Synced means that the agent has decided a runtime's list of containers. Before that, the other fields are
+	// Synced means that the agent has decided a runtime's list of containers. If it is false, the other fields are
 	// incomplete.
 	Synced bool
 	Pods   []PodHoldings // in order of sandbox id
 	// CPUs are the ids of the CPUs that containers can own.
 	CPUs []int
-	// Memory are bytes that containers can have, by type and NUMA node.
+	// Memory are the amounts of memory that containers can have, by type and NUMA node.
 	Memory []MemoryHolding
 	// Devices are the CDI devices that a container can have exclusively, in order of name.
 	Devices []DeviceHolding
 }
 
-// PodHoldings has what the containers of a pod own.
+// PodHoldings has the CPUs, memory and devices of a pod's containers.
 type PodHoldings struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
-	// Containers are in the order of the pod's spec if that is known.
+	// Containers are in the order of the pod's spec if the spec is known.
 	Containers []ContainerHoldings
 }
 
-// ContainerHoldings has what a container owns.
+// ContainerHoldings has the CPUs, memory and devices of a container.
 type ContainerHoldings struct {
 	Name string
-	// Listed means that the container lives, or that its pod's spec has it for as long as the pod
-	// runs. A container that is not listed may own CPUs until its pod ends.
+	// Listed means that the container lives, or that the pod's spec has it as an app container or sidecar. Other
+	// containers, such as ended init containers, may own CPUs until the pod ends.
 	Listed bool
 	// CPUs are the ids of the CPUs that the container owns, ascending.
 	CPUs []int
@@ -52,7 +52,7 @@ type ContainerHoldings struct {
 // DeviceHolding is a CDI device.
 type DeviceHolding struct {
 	Name  string // qualified
-	Nodes []int  // the ids of the NUMA nodes near it; nil if not known
+	Nodes []int  // the ids of the NUMA nodes near the device; nil if not known
 }
 
 // MemoryHolding is an amount of memory on a NUMA node.
@@ -62,8 +62,8 @@ type MemoryHolding struct {
 	Bytes int64
 }
 
-// HoldingsOf reads what the node's containers own. It changes nothing. devices are the node's CDI devices; nil if
-// containers have none exclusively.
+// HoldingsOf reads the CPUs, memory and devices of the node's containers. devices are the node's CDI devices; nil if no
+// container can have a device exclusively.
 func HoldingsOf(source Source, devices []lifecycle.NodeDevice) Holdings {
 	h, _ := read(source, func(v *View) Holdings { return v.holdings(devices) })
 	return h
@@ -84,7 +84,7 @@ func (v *View) holdings(devices []lifecycle.NodeDevice) Holdings {
 			byPod[g.Key.PodUID] = append(byPod[g.Key.PodUID], g.Key.Container)
 		}
 	}
-	// Memory is counted in the order of containers, as in the reports to schedulers.
+	// Memory is allocated in the order of container ids, so the result agrees with the reports to schedulers (zones).
 	memory := map[string][]MemoryHolding{}
 	for _, id := range s.Containers() {
 		if c := s.Container(id); c.Alive() && s.Pod(c.PodID) != nil {
@@ -129,7 +129,8 @@ func (v *View) deviceHoldings(devices []lifecycle.NodeDevice) (all []DeviceHoldi
 	return all, near
 }
 
-// freeMemory returns the memory of each NUMA node with all of it free, and the amounts that containers can have.
+// freeMemory returns the memory of each NUMA node before any container has memory, and the amounts that containers can
+// have.
 func freeMemory(m *topology.Machine) (free []zones.Zone, all []MemoryHolding) {
 	free = make([]zones.Zone, len(m.Nodes))
 	for i := range m.Nodes {
@@ -143,20 +144,21 @@ func freeMemory(m *topology.Machine) (free []zones.Zone, all []MemoryHolding) {
 	return free, all
 }
 
-// memoryZone returns the memory of a NUMA node with all of it free.
+// memoryZone returns the memory of a NUMA node before any container has memory.
 func memoryZone(n topology.Node) zones.Zone {
 	z := zones.Zone{ID: n.ID}
 	addMemory(&z, n)
 	return z
 }
 
-// containerWithID has what a container owns, and the container's id, which is "" if the container does not live.
+// containerWithID is a ContainerHoldings with the container's id.
 type containerWithID struct {
 	ContainerHoldings
-	id string
+	id string // "" if the container does not live
 }
 
-// podContainers lists the containers of a pod: the containers in its spec, the live ones, and the owners of CPUs.
+// podContainers lists the containers of a pod: those in its spec, live containers, and owners of CPUs. owners has the
+// names of the containers that own CPUs.
 func (v *View) podContainers(p *engine.Pod, owners []string) []containerWithID {
 	var out []containerWithID
 	at := map[string]int{}

@@ -14,10 +14,10 @@ type Journal struct {
 	mu      sync.Mutex
 	events  []api.Event   // sequence number n is at (n-1) modulo journalSize
 	lastSeq uint64        // sequence number of the newest event
-	changed chan struct{} // closed when an event is added; nil while no caller waits
+	changed chan struct{} // closed when an event is added; nil until Since is called again
 }
 
-// Add adds an event.
+// Add adds an event, and sets its sequence number.
 func (j *Journal) Add(e api.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -34,8 +34,8 @@ func (j *Journal) Add(e api.Event) {
 	}
 }
 
-// Since returns the events after a sequence number, oldest first, and a channel that closes when the next event is
-// added.
+// Since returns the stored events after a sequence number, oldest first, and a channel that is closed when the next
+// event is added.
 func (j *Journal) Since(seq uint64) (out []api.Event, more <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

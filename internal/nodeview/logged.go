@@ -6,16 +6,16 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// maxLogged limits how many logged problems are stored for one pod. When there are more, all are forgotten, so some are
-// logged again.
+// maxLogged limits how many logged problems are stored for one pod. When a pod has more, the agent forgets all of them,
+// so it may log some problems again.
 const maxLogged = 8 * lifecycle.MaxProblems
 
-// loggedProblems has the problems of each pod that were logged, by UID. A container is decided when it is created,
-// started and updated, and again when it is recreated after a crash. Its problems are the same then, and an
-// administrator needs to read them once.
+// loggedProblems has the problems that were logged, by pod UID and text. The agent decides a container several times:
+// when it is created, started or updated, and when it is recreated after a crash. Usually the decisions have the same
+// problems, and the log needs them only once.
 type loggedProblems map[string]map[string]bool
 
-// isNew reports whether the log does not have a problem of an event yet, and stores that the problem is logged. For an
+// isNew reports whether the log lacks a problem of an event, and stores that the caller logs the problem now. For an
 // event without a pod, isNew always returns true and stores nothing.
 func (l *loggedProblems) isNew(ev *lifecycle.Event, p lifecycle.Problem) bool {
 	if ev.Pod == nil || ev.Pod.UID == "" {
@@ -41,7 +41,7 @@ func (l *loggedProblems) isNew(ev *lifecycle.Event, p lifecycle.Problem) bool {
 	return true
 }
 
-// forget drops the problems of a pod that is removed, and of all pods when the runtime lists them again.
+// forget drops the problems of a pod that was removed. After a Synchronize, it drops the problems of all pods.
 func (l *loggedProblems) forget(ev *lifecycle.Event) {
 	switch {
 	case ev.Kind == lifecycle.Synchronize:

@@ -7,11 +7,11 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
-// PodCgroup is the cgroup of a pod that has a sandbox: the cgroup parent as the runtime names it, and the pod's class
-// and priority in Koordinator's terms.
+// PodCgroup is the cgroup of a pod that has a sandbox, with Koordinator's class and priority of the pod.
 type PodCgroup struct {
-	Namespace, Name, UID, CgroupParent string
-	QoS, Priority                      string
+	Namespace, Name, UID string
+	CgroupParent         string // as the runtime names it
+	QoS, Priority        string // such as "LS" and "koord-prod"
 }
 
 // PodCgroups lists the cgroups of the pods that have not ended.
@@ -30,17 +30,17 @@ func PodCgroups(source Source) (out []PodCgroup) {
 // assumes.
 func podCgroupOf(p *engine.Pod) PodCgroup {
 	g := PodCgroup{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, CgroupParent: p.Pod.CgroupParent}
-	usual := map[intent.QoS]string{intent.Guaranteed: "LSR", intent.Burstable: "LS", intent.BestEffort: "BE", intent.UnknownQoS: "LS"}
+	defaults := map[intent.QoS]string{intent.Guaranteed: "LSR", intent.Burstable: "LS", intent.BestEffort: "BE", intent.UnknownQoS: "LS"}
 	switch class := p.Pod.Labels["koordinator.sh/qosClass"]; class {
 	case "LSE", "LSR", "LS", "BE", "SYSTEM":
 		g.QoS = class
 	default:
-		g.QoS = usual[p.Intent.QoS]
+		g.QoS = defaults[p.Intent.QoS]
 	}
-	byClass := "koord-prod"
+	defaultPriority := "koord-prod"
 	if g.QoS == "BE" {
-		byClass = "koord-batch"
+		defaultPriority = "koord-batch"
 	}
-	g.Priority = cmp.Or(p.Pod.Labels["koordinator.sh/priority-class"], byClass)
+	g.Priority = cmp.Or(p.Pod.Labels["koordinator.sh/priority-class"], defaultPriority)
 	return g
 }

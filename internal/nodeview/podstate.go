@@ -11,10 +11,10 @@ import (
 // PodState is a pod as it is reported to other programs.
 type PodState struct {
 	UID, Namespace, Name string
-	Class                string
+	Class                string               // system, dedicated, shared or reclaimed; "none" if the pod has no class
 	Containers           []ContainerPlacement // those that are alive
 	Problems             []lifecycle.Problem
-	Missing              []MissingValue
+	Missing              []MissingValue // the decided values that are not in force
 }
 
 // ContainerPlacement is where a container runs.
@@ -45,7 +45,7 @@ func Sandboxes(source Source) (out []string) {
 	return out
 }
 
-// StateOf returns a pod by its sandbox; false if there is none.
+// StateOf returns the state of the pod with this sandbox id; known is false if there is no such pod.
 func StateOf(source Source, sandbox string) (s PodState, known bool) {
 	source.View(func(v *View) {
 		if p := v.State.Pod(sandbox); p != nil {
@@ -81,7 +81,8 @@ func (v *View) podState(p *engine.Pod) PodState {
 	return s
 }
 
-// missingValues adds the values that are not in force and do not wait for their cgroup.
+// missingValues appends the values that are not in force to out. It leaves out values that the agent has still to apply
+// (api.NotYet), for example because the cgroup does not exist yet.
 func (v *View) missingValues(out []MissingValue, container, owner string, values []lifecycle.Value) []MissingValue {
 	for i := range values {
 		b, why, _ := v.applyResult(owner, values[i])

@@ -19,41 +19,41 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Reporter reports events: to the journal, the log and the counters.
+// Reporter writes events to the journal and the log, and counts them for the metrics.
 type Reporter struct {
 	Source
 	Log     *slog.Logger
 	Now     func() time.Time
-	Count   Recorder
+	Count   Recorder // counts for the metrics
 	Journal Journal
 
 	logged               loggedProblems
-	foreignRecordLogged  time.Time // when the log last named a creation with a foreign record
+	foreignRecordLogged  time.Time // when the log last named a container with a record of another agent
 	missingCgroupsLogged time.Time // when the log last named containers without a cgroup; zero if there are none
 }
 
-// EventReport is an event that has ended.
+// EventReport is an event with its plan and its results, as Reporter reports them.
 type EventReport struct {
-	Op         logkey.ID
+	Op         logkey.ID // the number of the event
 	Event      *lifecycle.Event
-	From       string       // the attachment; "" for none
-	Plan       *engine.Plan // nil if nothing was decided
-	Problems   []lifecycle.Problem
-	Written    []keeper.Outcome
-	DecideTime time.Duration // the part of Duration for deciding
-	Duration   time.Duration // the whole time, until the answer
-	Limit      time.Duration // how long the runtime waits for the answer; 0 if that is unknown
-	Repeated   bool          // a creation that carries a record, so it was decided before
+	From       string              // the attachment that reported the event; "" for none
+	Plan       *engine.Plan        // nil if nothing was decided
+	Problems   []lifecycle.Problem // in addition to those of the plan
+	Written    []keeper.Outcome    // the results of kernel writes
+	DecideTime time.Duration       // the part of Duration for the decision
+	Duration   time.Duration       // the whole time, until the answer
+	Limit      time.Duration       // how long the runtime waits for the answer; 0 if that is unknown
+	Repeated   bool                // a creation of a container with a record, so the agent has decided it before
 }
 
-// ReportRejection reports an event that the agent rejected. err is the reason.
+// ReportRejection reports an event that the agent refused. err is the reason.
 func (r *Reporter) ReportRejection(d *EventReport, err error) {
 	r.addToJournal(d, err.Error())
 	r.Count.Refused(refusedRequest)
 	r.Log.Warn("the agent refused an event", append(d.About(), logkey.Err, err)...)
 }
 
-// addToJournal adds an event to the journal.
+// addToJournal adds an event to the journal. rejected is the reason why the agent refused it; "" if it did not.
 func (r *Reporter) addToJournal(d *EventReport, rejected string) (e api.Event) {
 	r.View(func(v *View) {
 		e = v.journalEntry(d.Event, d.Plan, d.Problems)
@@ -65,7 +65,7 @@ func (r *Reporter) addToJournal(d *EventReport, rejected string) (e api.Event) {
 	return e
 }
 
-// Report reports an event.
+// Report reports an event that the agent did not refuse.
 func (r *Reporter) Report(d *EventReport) {
 	if d.Limit > 0 && d.Duration > d.Limit {
 		d.Problems = append(d.Problems, lateAnswer(d))
@@ -77,12 +77,12 @@ func (r *Reporter) Report(d *EventReport) {
 		if !r.logged.isNew(d.Event, p) {
 			continue
 		}
-		r.Log.Warn("an event has a problem", append(d.About(), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Sentence())...)
+		r.Log.Warn("the agent found a problem when it handled an event", append(d.About(), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Sentence())...)
 	}
 	r.logged.forget(d.Event)
 	r.logKernelRefusals(d)
-	if len(e.Values)+len(e.Changed) == 0 || !r.Log.Enabled(context.Background(), slog.LevelInfo) { // a runtime waits
-		return
+	if len(e.Values)+len(e.Changed) == 0 || !r.Log.Enabled(context.Background(), slog.LevelInfo) {
+		return // a runtime waits, so the code below must not run without need
 	}
 	out := d.About()
 	for _, v := range e.Values {
@@ -94,15 +94,15 @@ func (r *Reporter) Report(d *EventReport) {
 }
 
 // logKernelRefusals logs values that the kernel refused, at most lifecycle.MaxProblems for each
-// pod. Status has all of them.
+// pod. The status has all of these values.
 func (r *Reporter) logKernelRefusals(d *EventReport) {
 	logged := map[string]int{}
 	for _, o := range d.Written {
 		if o.State != keeper.Refused {
 			continue
 		}
-		if o.RuntimeOnly() { // the runtime is asked, and status shows the result
-			r.Log.Debug("the kernel refused a value; the agent asks the runtime to set it", append(r.OwnerAttrs(o.Target.Owner), logkey.Op, d.Op, logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+		if o.RuntimeOnly() { // no warning: the agent sends the value to the runtime, and status shows the result
+			r.Log.Debug("the kernel refused a value, so the agent sends it to the runtime", append(r.OwnerAttrs(o.Target.Owner), logkey.Op, d.Op, logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			continue
 		}
 		pod := o.Target.Owner
@@ -123,8 +123,8 @@ func (r *Reporter) logKernelRefusals(d *EventReport) {
 	}
 }
 
-// countProblem counts one problem of an event. A problem of a container's creation is not counted again at its later
-// events.
+// countProblem counts one problem of an event. Starts of containers are not counted, because their problems were counted
+// at the creation.
 func (r *Reporter) countProblem(kind lifecycle.Kind, p lifecycle.Problem) {
 	switch {
 	case p.Warning || kind == lifecycle.StartContainer:
@@ -146,9 +146,9 @@ func (r *Reporter) countProblem(kind lifecycle.Kind, p lifecycle.Problem) {
 // reminderInterval is how often the log repeats an ongoing fault of the node.
 const reminderInterval = 5 * time.Minute
 
-// ReportForeignRecord logs a creation that carries a record of another agent. Either that agent answers before this
-// one, or the pod's author forged the record. The runtime refuses a container that both agents adjust. Only one event
-// at a time may call it.
+// ReportForeignRecord logs a creation of a container that has a record of another agent. Either the other agent also
+// answers the runtime, or the pod's author forged the record. The runtime refuses a container that both agents adjust.
+// Calls of ReportForeignRecord must not be concurrent.
 func (r *Reporter) ReportForeignRecord(d *EventReport, why string) {
 	now := r.Now()
 	if !r.foreignRecordLogged.IsZero() && now.Sub(r.foreignRecordLogged) < reminderInterval {
@@ -159,8 +159,8 @@ func (r *Reporter) ReportForeignRecord(d *EventReport, why string) {
 		logkey.Op, d.Op, logkey.Pod, d.Event.Pod.Name, logkey.Namespace, d.Event.Pod.Namespace, logkey.Container, d.Event.Container.Name, logkey.Reason, why)
 }
 
-// ReportMissingCgroups logs when containers run without a cgroup, and when that ends. Only one goroutine
-// calls it.
+// ReportMissingCgroups logs that containers run without a cgroup, and later that all have one again. Calls of
+// ReportMissingCgroups must not be concurrent.
 func (r *Reporter) ReportMissingCgroups() {
 	var names []string
 	r.View(func(v *View) { names = v.withoutCgroup(maxWithoutCgroup) })
@@ -175,11 +175,11 @@ func (r *Reporter) ReportMissingCgroups() {
 	}
 }
 
-// ReportDifferences reports, in mode observe, how a container or pod differs from the decisions. Without texts it
-// reports that the container or pod no longer differs.
+// ReportDifferences adds to the journal, in mode observe, how a container or pod differs from the decisions. If texts is
+// nil, the container or pod no longer differs.
 func (r *Reporter) ReportDifferences(owner string, texts []string) {
 	if texts == nil {
-		texts = []string{"the node no longer differs"}
+		texts = []string{"the values on the node no longer differ from the decided values"}
 	}
 	r.View(func(v *View) {
 		e := api.Event{Kind: "Observe", Time: r.Now(), From: "observe", Changed: texts}
@@ -194,25 +194,25 @@ func (r *Reporter) ReportDifferences(owner string, texts []string) {
 	})
 }
 
-// ReportRepair logs the result of repairing a value that others had changed.
+// ReportRepair logs the result of repairing a value that another program had changed.
 func (r *Reporter) ReportRepair(o keeper.Outcome) {
 	about := append(r.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Setting(), logkey.Value, o.Value.String())
 	switch o.State {
 	case keeper.Applied, keeper.Clipped:
 		if errors.Is(o.Err, keeper.ErrContested) {
-			r.Log.Error("another program keeps changing a list of CPUs or memory nodes that separates containers; the agent repairs it less often", append(about, logkey.Err, o.Err)...)
+			r.Log.Error("another program keeps changing a list of CPUs or memory nodes that separates containers; the agent repairs the list less often", append(about, logkey.Err, o.Err)...)
 			return
 		}
-		r.Log.Warn("restored a value that another program had changed", about...)
+		r.Log.Warn("the agent restored a value that another program had changed", about...)
 	case keeper.Ceded:
-		r.Log.Warn("another program keeps writing a value of the agent; the agent leaves it to that program", append(about, logkey.Err, o.Err)...)
+		r.Log.Warn("another program keeps changing a value that the agent writes, so the agent no longer writes it", append(about, logkey.Err, o.Err)...)
 	case keeper.Refused:
 		r.Log.Warn("the agent cannot restore a value that another program has changed", append(about, logkey.Err, o.Err)...)
 	}
 }
 
-// OwnerAttrs returns log attributes for an owner of values: its pod and container if they are
-// known, and its id.
+// OwnerAttrs returns log attributes for a container or sandbox id: the id, and the names of the pod and container if
+// they are known.
 func (r *Reporter) OwnerAttrs(owner string) []any {
 	out := []any{logkey.Owner, owner}
 	r.View(func(v *View) {
@@ -244,7 +244,7 @@ func (d *EventReport) About() []any {
 func lateAnswer(d *EventReport) lifecycle.Problem {
 	return lifecycle.Problem{
 		Warning: true, Value: d.Event.Kind.String(),
-		Reason: fmt.Sprintf("the answer took %v, and the runtime waits %v", d.Duration.Round(time.Millisecond), d.Limit.Round(time.Millisecond)),
-		Then:   "the runtime may have continued without it; the kernel gets the decided values when the container starts",
+		Reason: fmt.Sprintf("the answer took %v, but the runtime waits only %v", d.Duration.Round(time.Millisecond), d.Limit.Round(time.Millisecond)),
+		Then:   "the runtime may have continued without the answer; the kernel gets the decided values when the container starts",
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// maxContested limits the files in a status that other programs write. maxWithoutCgroup limits the containers without a
-// cgroup in it.
+// maxContested is how many files that other programs write a status lists. maxWithoutCgroup is how many containers
+// without a cgroup it lists.
 const (
 	maxContested     = 20
 	maxWithoutCgroup = 20
 )
 
-// Status returns what is decided on the node. The agent adds its own parts.
+// Status returns what is decided on the node. Package agent sets the other fields.
 func Status(source Source) api.Node {
 	n, k := read(source, (*View).status)
 	n.Contested = contestedFiles(k)
@@ -104,7 +104,7 @@ func poolName(pool placement.PoolKind, which placement.PoolID) string {
 	return strings.TrimSuffix(pool.String()+" "+which.String(), " ")
 }
 
-// grants lists which containers own which CPUs, and which of these CPUs cannot be used now.
+// grants lists which containers own which CPUs, and which of these CPUs their owners cannot use now.
 func (v *View) grants() []api.Grant {
 	m := v.State.Machine
 	reserved := map[placement.Key]placement.Grant{}
@@ -159,9 +159,10 @@ func (v *View) podStatus(p *engine.Pod) api.Container {
 	return s
 }
 
-// limits returns a container's limits: the decided ones, and the requested ones where nothing was decided.
+// limits returns a container's limits for CPU and memory: the decided limit, or the requested limit if nothing was
+// decided.
 func limits(ctr *engine.Container, decided []lifecycle.Value) *api.Limits {
-	const usualPeriod = 100_000 // µs, of the kernel and the kubelet
+	const usualPeriod = 100_000 // µs, the default of the kernel and of the kubelet
 	r := ctr.Pristine
 	l := &api.Limits{CPUQuota: r.CPU.Quota.V, CPUPeriod: int64(r.CPU.Period.Or(usualPeriod)), Memory: r.Memory.Limit.V}
 	for _, d := range decided {
@@ -185,9 +186,9 @@ func (v *View) container(ctr *engine.Container) api.Container {
 	p := v.State.Pod(ctr.PodID)
 	s := v.podStatus(p)
 	s.Name, s.ID, s.State = ctr.Name, ctr.ID, ctr.Life.String()
-	if dir, absent := v.MissingCgroups[ctr.ID]; absent { // the first problem, which no limit cuts off
+	if dir, absent := v.MissingCgroups[ctr.ID]; absent { // inserted as the first problem, so that LimitProblems keeps it
 		s.Problems = slices.Insert(s.Problems, 0, lifecycle.Problem{
-			Key: "cgroup.root", Value: dir, Reason: "the container runs, and the tree has no such cgroup: none of its values is in force",
+			Key: "cgroup.root", Value: dir, Reason: "the container runs, but its cgroup is not in the tree at cgroup.root, so none of its values is in force",
 		})
 	}
 	if p := v.conflict(ctr); p != nil {

@@ -51,7 +51,7 @@ func (v *View) summary() api.Summary {
 	return n
 }
 
-// addMissing counts the values of one owner that are not in force.
+// addMissing counts the values of a container or pod that are not in force, by reason.
 func (v *View) addMissing(into map[api.MissingReason]int, owner string, values []lifecycle.Value) {
 	for _, val := range values {
 		if _, missing, _ := v.applyResult(owner, val); missing != "" {
@@ -60,14 +60,14 @@ func (v *View) addMissing(into map[api.MissingReason]int, owner string, values [
 	}
 }
 
-// All named pools are counted together, and so are all pools that are bound to a NUMA node, since
-// their number is not limited.
+// The metrics have one series for all named pools together, and one for all pools that are bound to NUMA nodes, since
+// the number of such pools is not limited.
 const (
 	namedPools = "named"
 	boundPools = "bound"
 )
 
-// poolSizes counts the CPUs of each pool on each NUMA node, and the live containers of each pool.
+// poolSizes counts the CPUs of each kind of pool on each NUMA node, and the live containers of each kind of pool.
 func (v *View) poolSizes() (sizes []api.PoolSize, members map[string]int) {
 	pools := v.State.Policy.Pools
 	cpus := map[string]topology.Set{

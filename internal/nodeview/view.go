@@ -17,18 +17,18 @@ import (
 
 // Source gives access to a View of the node.
 type Source interface {
-	// View calls a function with the current state of the node. Nothing changes while it runs,
-	// so it must not wait.
+	// View calls read with the current state of the node. The state is locked while read runs, so read must not wait.
 	View(read func(*View))
 }
 
-// read calls f with the view. It also returns the keeper, which must be called after the view.
+// read calls f with the view, and returns its result. It also returns the keeper, which callers must use only after the
+// view.
 func read[T any](source Source, f func(*View) T) (out T, k *keeper.Keeper) {
 	source.View(func(v *View) { out, k = f(v), v.Keeper })
 	return out, k
 }
 
-// View is the node at one moment. Callers must neither change nor keep it.
+// View is the node at one moment. Functions that get a View must neither change it nor store it.
 type View struct {
 	State    *engine.State
 	Attached func() []api.Attachment // the runtimes that are connected
@@ -36,21 +36,21 @@ type View struct {
 	// MissingCgroups are the missing cgroup directories of running containers, of their pods, and of pods that own CPUs
 	// or CDI devices, by container or sandbox id.
 	MissingCgroups map[string]string
-	// ApplyResult returns the result for a value of a container or pod; nil if nothing is
-	// applied.
+	// ApplyResult returns the result for a value of the container or sandbox with the id owner. The function is nil in
+	// a what-if question, which applies no values.
 	ApplyResult func(owner string, v lifecycle.Value) (ApplyResult, bool)
 	// Observed are the numbers of the last comparison in mode observe; nil in mode enforce.
 	Observed *api.Observed
-	// CPUClasses has the state of the CPU classes.
+	// CPUClasses says which CPUs should have a class, and which have it.
 	CPUClasses cpuclass.Report
-	// Demotion has the state of the demotion of memory.
+	// Demotion says how the kernel moves cold memory to slow memory nodes.
 	Demotion demotion.Report
 	// Conflict describes a container's creations that failed after the agent's answer; nil if there were none.
 	Conflict func(*engine.Container) *lifecycle.Problem
-	Keeper   *keeper.Keeper // has its own lock, so it must be called outside of the view
+	Keeper   *keeper.Keeper // has its own lock, so callers must not use it while read runs
 }
 
-// ConflictKey is the key of a problem about creations that failed because another plugin sets a field, too: the
+// ConflictKey is the key of a problem about creations that failed because another plugin sets a field, too. It is the
 // configuration key that solves the problem.
 const ConflictKey = "nri.cede"
 
@@ -66,16 +66,16 @@ func (v *View) conflict(ctr *engine.Container) *lifecycle.Problem {
 type ApplyResult struct {
 	Field         lifecycle.Field
 	Key           string
-	Value         string // the text of the value that was applied
-	Channel       string
-	Note          string
-	WhyKernelOnly string // why the runtime does not get the value; "" if it does
-	Applied       bool
+	Value         string            // the decided value as text
+	Channel       string            // how the value reaches the container, such as "kernel", "runtime" or "nri create"
+	Note          string            // more about the result, for users
+	WhyKernelOnly string            // why the runtime does not get the value; "" if it does
+	Applied       bool              // the value is in force
 	Missing       api.MissingReason // why the value is not in force
-	NodeValue     string            // what the node has instead, in mode observe
+	NodeValue     string            // the different value on the node, in mode observe
 }
 
-// fullNote returns the note for users.
+// fullNote returns the note for users, with WhyKernelOnly.
 func (b ApplyResult) fullNote() string {
 	if b.WhyKernelOnly == "" {
 		return b.Note
@@ -83,7 +83,8 @@ func (b ApplyResult) fullNote() string {
 	return strings.TrimSuffix("only in the kernel: "+b.WhyKernelOnly+"; "+b.Note, "; ")
 }
 
-// applyResult returns the result for a value, and why the value is not in force; "" if it is.
+// applyResult returns the result for a value of the container or sandbox with the id owner. missing is the reason why
+// the value is not in force; "" if it is in force.
 func (v *View) applyResult(owner string, val lifecycle.Value) (b ApplyResult, missing api.MissingReason, ok bool) {
 	if v.ApplyResult != nil {
 		b, ok = v.ApplyResult(owner, val)
@@ -104,14 +105,14 @@ func (v *View) applyResult(owner string, val lifecycle.Value) (b ApplyResult, mi
 func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	var out []api.Value
 	for _, val := range values {
-		s := api.Value{Field: val.Setting(), Value: val.String(), Why: val.Why, Channel: "none", Note: "not delivered yet"}
+		s := api.Value{Field: val.Setting(), Value: val.String(), Why: val.Why, Channel: "none", Note: "not applied yet"}
 		if b, missing, ok := v.applyResult(owner, val); ok && b.Value == s.Value {
 			s.Channel, s.Applied, s.Note, s.Kernel = b.Channel, b.Applied, b.fullNote(), b.NodeValue
 			if v.Observed != nil {
 				s.Missing = b.Missing
 			}
 			if missing == api.NoCgroup && b.Missing == api.NotYet {
-				s.Note = "the container runs, and its cgroup " + v.MissingCgroups[owner] + " is not in the tree at cgroup.root"
+				s.Note = "the container runs, but its cgroup " + v.MissingCgroups[owner] + " is not in the tree at cgroup.root"
 			}
 		}
 		out = append(out, s)
@@ -119,8 +120,8 @@ func (v *View) values(owner string, values []lifecycle.Value) []api.Value {
 	return out
 }
 
-// withoutCgroup names containers that run without a cgroup.
-func (v *View) withoutCgroup(most int) []string {
+// withoutCgroup names containers that run without a cgroup, at most as many as limit.
+func (v *View) withoutCgroup(limit int) []string {
 	var out []string
 	for id, dir := range v.MissingCgroups {
 		ctr := v.State.Container(id)
@@ -130,13 +131,13 @@ func (v *View) withoutCgroup(most int) []string {
 		out = append(out, v.State.FullName(ctr)+" ("+dir+")")
 	}
 	slices.Sort(out)
-	return out[:min(most, len(out))]
+	return out[:min(limit, len(out))]
 }
 
 // missingCgroupsError says that running containers have no cgroup, so a node with an attached runtime is not ready.
 type missingCgroupsError struct {
-	count int
-	names []string
+	count int      // the number of these containers
+	names []string // the names of the first of them
 }
 
 func (e *missingCgroupsError) Error() string {
@@ -144,8 +145,8 @@ func (e *missingCgroupsError) Error() string {
 		e.count, strings.Join(e.names, ", "))
 }
 
-// Ready returns why the agent is not ready; nil if a runtime is attached and its list was
-// decided and applied.
+// Ready returns why the agent is not ready; nil if it is. The agent is ready if a runtime is attached, the runtime's
+// list of containers was decided and applied, and every running container has a cgroup.
 func Ready(source Source) (err error) {
 	source.View(func(v *View) {
 		all := v.withoutCgroup(len(v.MissingCgroups))

@@ -17,15 +17,15 @@ func TestMissing(t *testing.T) {
 		want   api.MissingReason
 		note   string
 	}{
-		{"nothing became of it", nil, false, api.NotYet, "not delivered yet"},
-		{"nothing became of it, without a cgroup", nil, true, api.NoCgroup, "not delivered yet"},
+		{"nothing became of it", nil, false, api.NotYet, "not applied yet"},
+		{"nothing became of it, without a cgroup", nil, true, api.NoCgroup, "not applied yet"},
 		{"in force", &ApplyResult{Value: "2", Applied: true, Note: "n"}, false, "", "n"},
 		{"in force, without a cgroup", &ApplyResult{Value: "2", Applied: true, Note: "n"}, true, "", "n"},
 		{"pending", &ApplyResult{Value: "2", Missing: api.NotYet, Note: "n"}, false, api.NotYet, "n"},
-		{"pending, without a cgroup", &ApplyResult{Value: "2", Missing: api.NotYet, Note: "n"}, true, api.NoCgroup, "the container runs, and its cgroup kube/c is not in the tree at cgroup.root"},
+		{"pending, without a cgroup", &ApplyResult{Value: "2", Missing: api.NotYet, Note: "n"}, true, api.NoCgroup, "the container runs, but its cgroup kube/c is not in the tree at cgroup.root"},
 		{"refused", &ApplyResult{Value: "2", Missing: api.KernelRefused, Note: "n"}, false, api.KernelRefused, "n"},
 		{"refused, without a cgroup", &ApplyResult{Value: "2", Missing: api.KernelRefused, Note: "n"}, true, api.KernelRefused, "n"},
-		{"another text of it", &ApplyResult{Value: "3", Applied: true, Note: "n"}, false, "", "not delivered yet"},
+		{"another text of it", &ApplyResult{Value: "3", Applied: true, Note: "n"}, false, "", "not applied yet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			val := lifecycle.Value{Field: lifecycle.CPUShares, Int: 2}

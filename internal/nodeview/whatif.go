@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// WhatIf returns what would be decided for pods if they were created now, one after another, and how the decisions
-// about all other pods would change. It decides and writes nothing.
+// WhatIf simulates that pods are created now, one after another. It returns the decisions for these pods, and how the
+// decisions about all other pods change. It works on a copy of the state, so nothing changes on the node.
 func WhatIf(copier StateCopier, planned []engine.PlannedPod) api.Plan {
 	then := View{State: copier.CopyState()}
 	was, decided := then.assignments(), then.decisions()
@@ -28,7 +28,7 @@ func WhatIf(copier StateCopier, planned []engine.PlannedPod) api.Plan {
 	return out
 }
 
-// WhatIfConfigured returns which containers would get other CPUs, classes and values with another policy.
+// WhatIfConfigured simulates a new policy. It returns which containers get other CPUs, classes and values.
 func WhatIfConfigured(copier StateCopier, p engine.Policy) api.Plan {
 	then := View{State: copier.CopyState()}
 	was, decided := then.assignments(), then.decisions()
@@ -38,8 +38,8 @@ func WhatIfConfigured(copier StateCopier, p engine.Policy) api.Plan {
 	}
 }
 
-// needRecreation lists live containers that request CPUs of their own, and can get these only when they are created
-// again.
+// needRecreation lists live containers that request CPUs of their own, and can get these CPUs only when the kubelet
+// creates the containers again.
 func (v *View) needRecreation() (names []string) {
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)
@@ -51,12 +51,12 @@ func (v *View) needRecreation() (names []string) {
 	return names
 }
 
-// StateCopier copies the state, outside of any event.
+// StateCopier returns a copy of the conductor's state.
 type StateCopier interface {
 	CopyState() *engine.State
 }
 
-// assignments returns the CPUs of all containers, by container id.
+// assignments returns the CPUs of all live containers, by container id. The field Before has the CPUs.
 func (v *View) assignments() map[string]api.Move {
 	all := map[string]api.Move{}
 	for _, id := range v.State.Containers() {
@@ -68,7 +68,7 @@ func (v *View) assignments() map[string]api.Move {
 	return all
 }
 
-// moves returns the containers whose CPUs differ.
+// moves returns the containers whose CPUs differ between the two results of assignments.
 func moves(before, after map[string]api.Move) []api.Move {
 	var all []api.Move
 	for id, b := range before {
@@ -111,8 +111,8 @@ func (v *View) decisions() map[settingKey]api.Change {
 	return all
 }
 
-// changes returns the decisions that differ. A decision that only one side has is a change, too, if both sides have
-// its container.
+// changes returns the decisions that differ between the two results of decisions. A decision that is only in one of them
+// is a change, too, if both have decisions about its container (or pod).
 func changes(before, after map[settingKey]api.Change) []api.Change {
 	var all []api.Change
 	for setting, b := range before {
@@ -131,15 +131,16 @@ func changes(before, after map[settingKey]api.Change) []api.Change {
 	return all
 }
 
-// hasContainer reports whether decisions include the container of a change, or for a change of a pod, a container of it.
-func hasContainer(all map[settingKey]api.Change, setting settingKey, c api.Change) bool {
-	_, has := all[settingKey{setting.owner, "class"}]
-	return has || c.Container == "" && hasPod(all, c.Pod)
+// hasContainer reports whether one of the decisions is about the container of a change. For a change of a pod, it
+// reports whether one of the decisions is about this pod or one of its containers.
+func hasContainer(decisions map[settingKey]api.Change, setting settingKey, c api.Change) bool {
+	_, has := decisions[settingKey{setting.owner, "class"}]
+	return has || c.Container == "" && hasPod(decisions, c.Pod)
 }
 
-// hasPod reports whether a decision of the map is about the pod or one of its containers.
-func hasPod(all map[settingKey]api.Change, pod string) bool {
-	for _, c := range all {
+// hasPod reports whether one of the decisions is about the pod or one of its containers.
+func hasPod(decisions map[settingKey]api.Change, pod string) bool {
+	for _, c := range decisions {
 		if c.Pod == pod {
 			return true
 		}

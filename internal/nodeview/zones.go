@@ -15,7 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Zones returns the resources of the node, and the free ones, for each NUMA node.
+// Zones returns, for each NUMA node, its resources and how much of them is free.
 func Zones(source Source) zones.Node {
 	n, _ := read(source, (*View).zones)
 	return n
@@ -43,7 +43,7 @@ func (v *View) zones() zones.Node {
 	return n
 }
 
-// addGranted adds the devices of a pod, by resource and id.
+// addGranted adds the devices that the kubelet assigned to a pod, by resource name and device id.
 func addGranted(granted map[string]map[string]zones.Pod, p *engine.Pod) {
 	if p.Granted == nil {
 		return
@@ -80,7 +80,8 @@ func podOf(p *engine.Pod) zones.Pod {
 	return zones.Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID}
 }
 
-// zone returns a NUMA node, with owned CPUs subtracted from what is available.
+// zone returns a NUMA node with its CPUs and memory. CPUs that containers own are not available. All memory is
+// available, because subtractBound subtracts used memory later.
 func (v *View) zone(i int) zones.Zone {
 	m, s := v.State.Machine, v.State
 	node := m.Nodes[i]
@@ -89,7 +90,7 @@ func (v *View) zone(i int) zones.Zone {
 	for _, cpus := range owners {
 		held = held.Union(cpus)
 	}
-	pods := node.CPUs.Minus(s.Policy.Pools.Reserved)
+	allocatable := node.CPUs.Minus(s.Policy.Pools.Reserved)
 	z := zones.Zone{
 		ID: node.ID, Socket: socketOf(m, i), CPUs: m.Format(node.CPUs), OwnedCPUs: m.Format(node.CPUs.And(held)),
 		SharedCPUs: m.Format(node.CPUs.And(s.PoolCPUs(placement.Shared))), ReclaimedCPUs: m.Format(node.CPUs.And(s.PoolCPUs(placement.Reclaimed))),
@@ -100,11 +101,11 @@ func (v *View) zone(i int) zones.Zone {
 	}
 	const milli = 1000
 	z.Add(zones.Resource{
-		Name: zones.CPUs, Capacity: milli * int64(node.CPUs.Len()), Allocatable: milli * int64(pods.Len()),
-		Available: milli * int64(pods.Len()),
+		Name: zones.CPUs, Capacity: milli * int64(node.CPUs.Len()), Allocatable: milli * int64(allocatable.Len()),
+		Available: milli * int64(allocatable.Len()),
 	})
 	for uid, cpus := range owners {
-		z.Allocate(v.podWithUID(uid), zones.CPUs, milli*int64(pods.And(cpus).Len()))
+		z.Allocate(v.podWithUID(uid), zones.CPUs, milli*int64(allocatable.And(cpus).Len()))
 	}
 	addMemory(&z, node)
 	for j := range m.Nodes {
@@ -113,7 +114,7 @@ func (v *View) zone(i int) zones.Zone {
 	return z
 }
 
-// addMemory adds the memory of a NUMA node, which is all available.
+// addMemory adds the memory and huge pages of a NUMA node to a zone. All allocatable memory is available.
 func addMemory(z *zones.Zone, node topology.Node) {
 	memory := zones.Resource{Name: zones.Memory, Capacity: int64(node.Memory), Allocatable: int64(node.Memory)}
 	for size, count := range node.HugePages {
@@ -125,7 +126,7 @@ func addMemory(z *zones.Zone, node topology.Node) {
 	z.Add(memory)
 }
 
-// podWithUID returns the pod with a UID. For a pod that has ended, only the UID is known.
+// podWithUID returns the pod with a UID. For a pod that the state no longer has, it returns only the UID.
 func (v *View) podWithUID(uid string) zones.Pod {
 	for _, p := range v.State.PodsWhere(func(p *engine.Pod) bool { return p.Pod.UID == uid }) {
 		return podOf(p)
@@ -133,7 +134,8 @@ func (v *View) podWithUID(uid string) zones.Pod {
 	return zones.Pod{UID: uid}
 }
 
-// socketOf returns the socket of a node's first CPU, or of the nearest node with CPUs.
+// socketOf returns the socket of the NUMA node with index i. For a node without CPUs, it returns the socket of the
+// nearest node with CPUs.
 func socketOf(m *topology.Machine, i int) int {
 	near := -1
 	for j, n := range m.Nodes {
@@ -144,10 +146,9 @@ func socketOf(m *topology.Machine, i int) int {
 	return m.CPUs[m.Nodes[near].CPUs.First()].Package
 }
 
-// subtractBound subtracts from what is available: the CPU requests of containers that own no
-// CPUs and are bound to NUMA nodes, and the memory and huge pages of all bound containers. An
-// unbound container may use any node, so it reduces none; the scheduler counts its requests for
-// the whole machine.
+// subtractBound subtracts the requests of containers that are bound to NUMA nodes from the available resources of these
+// nodes: memory and huge pages of all bound containers, and CPUs of those that own no CPUs. It subtracts nothing for
+// unbound containers, because they may use any node. The scheduler counts their requests for the whole machine.
 func (v *View) subtractBound(all []zones.Zone) {
 	for _, id := range v.State.Containers() {
 		c := v.State.Container(id)
@@ -167,8 +168,8 @@ func (v *View) subtractBound(all []zones.Zone) {
 	}
 }
 
-// boundNodes returns the ids of the NUMA nodes to which a container without owned CPUs is bound;
-// nil if it is not bound.
+// boundNodes returns the ids of the NUMA nodes to which a container in a shared pool is bound; nil if it is not bound
+// to NUMA nodes, or not in a shared pool.
 func boundNodes(m *topology.Machine, c *engine.Container) (on []int) {
 	switch named := c.Assignment.PoolID.NodeIDs(); {
 	case c.Assignment.Pool != placement.Shared:
@@ -198,16 +199,16 @@ func requestedMilli(p *engine.Pod, c *engine.Container) int64 {
 	return 0
 }
 
-// subtractMemory subtracts memory and huge pages that a container may use from the zones of its
-// memory nodes, the nearest first.
+// subtractMemory subtracts the memory and huge pages that a container requests from the zones of its memory nodes, the
+// nearest first. It does nothing for a container whose memory is not bound.
 func (v *View) subtractMemory(all []zones.Zone, p *engine.Pod, c *engine.Container) {
 	v.eachMemory(all, p, c, func(node int, name string, amount int64) { all[node].Allocate(podOf(p), name, amount) })
 }
 
-// eachMemory calls take for each zone and resource of which a bound container has memory, with the
-// zone's index, the resource and the amount, in order of resource and zone. It does nothing for a
-// container whose memory is not bound.
-func (v *View) eachMemory(all []zones.Zone, p *engine.Pod, c *engine.Container, take func(node int, name string, amount int64)) {
+// eachMemory distributes the requests of a container for memory and huge pages over the zones of its memory nodes, the
+// nearest first. It calls visit for each resource and zone with an amount; node is the index of the zone. It does
+// nothing for a container whose memory is not bound.
+func (v *View) eachMemory(all []zones.Zone, p *engine.Pod, c *engine.Container, visit func(node int, name string, amount int64)) {
 	list := cmp.Or(c.Mems, c.Pristine.CPU.Mems)
 	if list == "" {
 		return
@@ -235,10 +236,10 @@ func (v *View) eachMemory(all []zones.Zone, p *engine.Pod, c *engine.Container, 
 			free[i] = uint64(all[i].Resource(name).Available)
 		}
 		before := slices.Clone(free)
-		choose.Charge(v.State.Machine, free, near, ids, uint64(amount))
+		choose.SubtractMemory(v.State.Machine, free, near, ids, uint64(amount))
 		for i := range all {
-			if got := int64(before[i] - free[i]); got > 0 {
-				take(i, name, got)
+			if amount := int64(before[i] - free[i]); amount > 0 {
+				visit(i, name, amount)
 			}
 		}
 	}

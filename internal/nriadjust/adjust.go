@@ -11,8 +11,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Adjust applies an adjustment to a spec. It returns the names in the NRI messages of the fields that it does not
-// apply. A nil adjustment changes nothing.
+// Adjust applies an NRI plugin's adjustment to the OCI spec of a container. It returns the fields that it does not
+// apply, by their names in api.proto of NRI. A nil adjustment changes nothing.
 func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (unapplied []string) {
 	if a == nil {
 		return nil
@@ -22,7 +22,7 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (unapplied []string) {
 	s.Process.Env = adjustEnv(s.Process.Env, a.GetEnv())
 	if args := a.GetArgs(); len(args) > 0 {
 		s.Process.Args = slices.Clone(args)
-		if args[0] == "" { // NRI marks arguments that replace earlier ones with an empty first argument
+		if args[0] == "" { // not an argument: it means that these arguments replace the arguments of earlier plugins
 			s.Process.Args = s.Process.Args[1:]
 		}
 	}
@@ -43,7 +43,7 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (unapplied []string) {
 	if r.GetRdtClass() != nil {
 		unapplied = append(unapplied, "linux.resources.rdt_class")
 	}
-	if r.GetMemory().GetKernel() != nil { // the kernel dropped this limit in 5.16, and runc ignores it and kernel_tcp
+	if r.GetMemory().GetKernel() != nil { // runc ignores both limits of kernel memory
 		unapplied = append(unapplied, "linux.resources.memory.kernel")
 	}
 	if r.GetMemory().GetKernelTcp() != nil {
@@ -65,6 +65,7 @@ func addMissingSections(s *specs.Spec) {
 	}
 }
 
+// adjustLinux applies the Linux section of an adjustment.
 func adjustLinux(s *specs.Spec, l *api.LinuxContainerAdjustment) {
 	if l == nil {
 		return
@@ -104,8 +105,8 @@ func adjustLinux(s *specs.Spec, l *api.LinuxContainerAdjustment) {
 	adjustResources(s.Linux.Resources, l.GetResources())
 }
 
-// adjustRDT sets the values that the adjustment has. It ignores an empty RDT section, because the NRI library always
-// adds one.
+// adjustRDT sets the RDT values that the adjustment has. An empty RDT section changes nothing, because the NRI library
+// always adds such a section.
 func adjustRDT(into *specs.Linux, from *api.LinuxRdt) {
 	if from.GetRemove() {
 		into.IntelRdt = nil
@@ -147,8 +148,8 @@ func convertSeccomp(p *api.LinuxSeccomp) *specs.LinuxSeccomp {
 	return out
 }
 
-// adjustMap changes a map. It first removes the keys that are marked for removal. A key that is both removed and set is
-// therefore set.
+// adjustMap changes the entries of a map. It first removes the keys that are marked for removal, then sets keys. So a
+// key that the adjustment both removes and sets is set.
 func adjustMap(into *map[string]string, change map[string]string) {
 	if *into == nil && len(change) > 0 {
 		*into = map[string]string{}
@@ -165,10 +166,11 @@ func adjustMap(into *map[string]string, change map[string]string) {
 	}
 }
 
+// adjustEnv sets and removes environment variables.
 func adjustEnv(env []string, change []*api.KeyValue) []string {
 	for _, e := range change {
 		name, remove := api.IsMarkedForRemoval(e.GetKey())
-		at := slices.IndexFunc(env, func(have string) bool { return strings.HasPrefix(have, name+"=") })
+		at := slices.IndexFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 		switch {
 		case remove && at >= 0:
 			env = slices.Delete(env, at, at+1)
@@ -182,6 +184,7 @@ func adjustEnv(env []string, change []*api.KeyValue) []string {
 	return env
 }
 
+// adjustHooks adds OCI hooks.
 func adjustHooks(s *specs.Spec, h *api.Hooks) {
 	if h == nil {
 		return
@@ -206,6 +209,8 @@ func adjustHooks(s *specs.Spec, h *api.Hooks) {
 	}
 }
 
+// adjustMounts adds, replaces and removes mounts by their destination. It then sorts the mounts, so that each mount
+// comes after the mounts of its parent directories.
 func adjustMounts(s *specs.Spec, change []*api.Mount) {
 	for _, m := range change {
 		dest, remove := api.IsMarkedForRemoval(m.GetDestination())
@@ -218,6 +223,8 @@ func adjustMounts(s *specs.Spec, change []*api.Mount) {
 	slices.SortStableFunc(s.Mounts, func(a, b specs.Mount) int { return cmp.Compare(depth(a), depth(b)) })
 }
 
+// adjustDevices adds, replaces and removes devices by their path. For each added device, it also allows the access in
+// the device cgroup.
 func adjustDevices(s *specs.Spec, change []*api.LinuxDevice) {
 	for _, d := range change {
 		name, remove := api.IsMarkedForRemoval(d.GetPath())
@@ -232,6 +239,7 @@ func adjustDevices(s *specs.Spec, change []*api.LinuxDevice) {
 	}
 }
 
+// adjustNamespaces adds, replaces and removes namespaces by their type.
 func adjustNamespaces(s *specs.Spec, change []*api.LinuxNamespace) {
 	for _, n := range change {
 		kind, remove := api.IsMarkedForRemoval(n.GetType())
@@ -294,6 +302,7 @@ func adjustMemory(into, from *specs.LinuxMemory) {
 	setValue(&into.UseHierarchy, from.UseHierarchy)
 }
 
+// setValue sets a value of the spec, if the adjustment has this value.
 func setValue[T any](into **T, from *T) {
 	if from != nil {
 		*into = new(*from)

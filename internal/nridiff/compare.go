@@ -11,16 +11,16 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Change is a setting of a container that differs between two observers. An empty value means that the setting does
-// not exist.
+// Change is a setting of a container for which two observers saw different values. Before is the value that the earlier
+// observer saw, and After the value that the later observer saw. An empty value means that the setting did not exist.
 type Change struct {
 	Setting string `json:"setting"`
 	Before  string `json:"before,omitempty"`
 	After   string `json:"after,omitempty"`
 }
 
-// Result is what the plugins between two observers changed in a container. Plugins run in the order of their
-// indices.
+// Result is what NRI plugins changed in a container. It includes only the plugins that run after the observer From and
+// before the observer To. Plugins run in the order of their indices.
 type Result struct {
 	Pod       string   `json:"pod"` // namespace/name
 	Container string   `json:"container"`
@@ -30,7 +30,8 @@ type Result struct {
 	Changes   []Change `json:"changes"`
 }
 
-// entryKeys has, for each list of a container, the member by which the entries of the list differ.
+// entryKeys has, for each list in NRI's message Container, the JSON member that distinguishes the entries of this list.
+// Two mounts, for example, differ in their destination.
 var entryKeys = map[string]string{"mounts": "destination", "devices": "path", "namespaces": "type", "rlimits": "type", "hugepageLimits": "pageSize", "CDIDevices": "name"}
 
 // settingsOf returns the values of all settings of a container, by the names of the settings.
@@ -48,11 +49,12 @@ func settingsOf(c *api.Container) (map[string]string, error) {
 	return out, nil
 }
 
-// flatten adds the settings in a JSON value to out. name is the name of the value.
+// flatten adds each setting in the JSON value v to out. The parameter name is the path of v in the message, with dots,
+// such as "linux.resources.cpu".
 func flatten(out map[string]string, name string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
-		if one, wrapped := v["value"]; wrapped && len(v) == 1 && strings.Contains(name, ".") { // an optional message of NRI, which has only a value
+		if one, wrapped := v["value"]; wrapped && len(v) == 1 && strings.Contains(name, ".") { // NRI wraps an optional value in a message whose only member is named value
 			flatten(out, name, one)
 			return
 		}
@@ -66,8 +68,9 @@ func flatten(out map[string]string, name string, v any) {
 	}
 }
 
-// flattenList adds the entries of a list to out. It names an entry by the member by which the entries differ: a
-// variable by its name, a mount by its destination. It numbers the entries of all other lists.
+// flattenList adds the entries of a list to out, each with a name of its own. An entry's name is the name of the list
+// and a key. The key of an environment variable is the variable's name. For the lists in entryKeys, the key is the
+// member that distinguishes entries, such as the destination of a mount. For all other entries, the key is the index.
 func flattenList(out map[string]string, name string, all []any) {
 	short := name[strings.LastIndexByte(name, '.')+1:]
 	for i, e := range all {

@@ -144,7 +144,7 @@ func TestDiff(t *testing.T) {
 func TestDiffEnds(t *testing.T) {
 	r, socket := runtime(t)
 	err := Run(t.Context(), Options{Socket: socket, Indices: []string{"00", "99"}, OnResult: func(Result) error { return nil }, OnReady: func() { r.Stop() }})
-	if err == nil || !strings.Contains(err.Error(), "closed the connection") {
+	if err == nil || !strings.Contains(err.Error(), "closed the NRI connection") {
 		t.Errorf("a runtime that stops: %v", err)
 	}
 	for _, indices := range [][]string{nil, {"00"}, {"00", "x"}, {"1", "99"}, {"00", "00"}} {

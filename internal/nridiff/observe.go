@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxPending is how many containers are stored that some observers have not seen yet. The limit is needed, because the
-// later observers never see a container whose creation a plugin refuses.
+// maxPending is the largest number of stored containers that some observers have not seen yet. Without this limit, a
+// container whose creation a plugin refuses would stay stored, because the later observers never see it.
 const maxPending = 256
 
 // indexPattern matches what NRI accepts as the index of a plugin.
 var indexPattern = regexp.MustCompile(`^[0-9]{2}$`)
 
-// Options select what to observe.
+// Options are the options of Run.
 type Options struct {
-	Socket string // NRI's socket
+	Socket string // the path of the runtime's NRI socket
 	// Indices are the indices of the observers, two digits each. Plugins run in the order of their indices.
 	Indices []string
-	// OnResult is called, for each new container, with the result for each pair of neighbouring observers. There is one
-	// call at a time. No runtime waits for OnResult.
+	// OnResult is called, for each new container, with the result for each pair of neighbouring observers. Run makes
+	// one call at a time. The runtime does not wait for OnResult.
 	OnResult func(Result) error
 	// OnReady is called when all observers are registered. It may be nil.
 	OnReady func()
@@ -69,7 +69,7 @@ func Run(ctx context.Context, o Options) error {
 			err = s.Start(ctx)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("no NRI socket at %s: check that the runtime runs with NRI enabled ('trimtab doctor' says how), or name another socket with --nri-socket", o.Socket)
+			return fmt.Errorf("no NRI socket at %s: check that the runtime runs with NRI enabled ('trimtab doctor' checks NRI), or name another socket with --nri-socket", o.Socket)
 		}
 		if err != nil {
 			return fmt.Errorf("register observer %s at %s: %w", i, o.Socket, err)
@@ -83,7 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	group.Go(func() error {
 		select {
 		case <-lost:
-			return errors.New("the runtime closed the connection")
+			return errors.New("the runtime closed the NRI connection of an observer")
 		case <-inner.Done():
 			return nil
 		}
@@ -92,7 +92,7 @@ func Run(ctx context.Context, o Options) error {
 	return group.Wait()
 }
 
-// observations has what each observer saw of the containers that are being created.
+// observations has the settings of each container that is being created, as each observer saw them.
 type observations struct {
 	indices []string
 	results chan Result
@@ -103,8 +103,8 @@ type observations struct {
 	order        []string                       // the ids in settingsSeen, oldest first
 }
 
-// callWhenSynced calls a function when the runtime has synchronised every observer. Before that, the runtime shows
-// an observer no containers.
+// callWhenSynced calls a function when the runtime has synchronised every observer. Before the synchronisation, the
+// runtime sends no new containers to an observer.
 func (b *observations) callWhenSynced(ctx context.Context, call func()) {
 	for range b.indices {
 		select {
@@ -118,14 +118,14 @@ func (b *observations) callWhenSynced(ctx context.Context, call func()) {
 	}
 }
 
-// deliver calls take with each result until ctx ends or take returns an error.
-func (b *observations) deliver(ctx context.Context, take func(Result) error) error {
+// deliver calls onResult with each result until ctx ends or onResult returns an error.
+func (b *observations) deliver(ctx context.Context, onResult func(Result) error) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case r := <-b.results:
-			if err := take(r); err != nil {
+			if err := onResult(r); err != nil {
 				return err
 			}
 		}
@@ -148,12 +148,12 @@ func (o *observer) Synchronize(context.Context, []*api.PodSandbox, []*api.Contai
 	return nil, nil
 }
 
-// CreateContainer stores the settings of the container that the runtime shows, and compares them with those that the
-// previous observer saw. It adjusts nothing.
+// CreateContainer stores the settings of the container in the runtime's request, and compares them with the settings
+// that the previous observer saw. It adjusts nothing.
 func (o *observer) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	now, err := settingsOf(c)
 	if err != nil {
-		return nil, nil, nil // an observer must not fail a container
+		return nil, nil, nil // an error would make the creation of the container fail
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,27 +7,28 @@ import (
 	"strings"
 )
 
-// DecisionVersion is the only version of decision files that this package writes and reads.
+// DecisionVersion is the only version of the format of decision files that this package writes and reads.
 const DecisionVersion = 1
 
-// Decision says what to change in the config.json of one container. A field that is absent changes nothing. Units and
-// names are those of the OCI runtime spec.
+// Decision says what to change in the config.json of one container. A field that is absent changes nothing. The OCI
+// runtime spec defines the units and names.
 type Decision struct {
 	Version int    `json:"version"`
 	ID      string `json:"id"` // the id that the OCI runtime gets for the container
 
 	// Args replace the arguments of the process.
 	Args []string `json:"args,omitempty"`
-	// Env are variables to set or remove.
+	// Env are the environment variables to set or remove.
 	Env []Env `json:"env,omitempty"`
-	// Mounts replace the mount at their destination, or are added at the end.
+	// Mounts are the mounts to set or remove. Each replaces the mount with the same destination, or is added at the end
+	// of the list.
 	Mounts []Mount `json:"mounts,omitempty"`
-	// Devices replace the device at their path, or are added. For each device, a rule that allows it is added to the
-	// device cgroup.
+	// Devices are the devices to set or remove. Each replaces the device with the same path, or is added. For each
+	// block and character device that is set, a rule is added that allows access in the device cgroup.
 	Devices []Device `json:"devices,omitempty"`
 	// DeviceRules are added to the rules of the device cgroup.
 	DeviceRules []DeviceRule `json:"deviceRules,omitempty"`
-	// Rlimits replace the limit of their type, or are added.
+	// Rlimits are the limits to set. Each replaces the limit of the same type, or is added.
 	Rlimits []Rlimit `json:"rlimits,omitempty"`
 	// Hooks are the OCI hooks to append, by stage: prestart, createRuntime, createContainer, startContainer,
 	// poststart, poststop.
@@ -36,18 +37,21 @@ type Decision struct {
 	Annotations map[string]*string `json:"annotations,omitempty"`
 	// Sysctl are the sysctls to set.
 	Sysctl map[string]string `json:"sysctl,omitempty"`
-	// Namespaces replace the path of the namespace of their type, or are added.
+	// Namespaces are the namespaces to set. Each replaces the namespace of the same type, or is added.
 	Namespaces []Namespace `json:"namespaces,omitempty"`
-	// NetDevices are the host's network interfaces to move into the container, with their names in the container.
-	NetDevices   map[string]string `json:"netDevices,omitempty"`
-	IOPriority   *IOPriority       `json:"ioPriority,omitempty"`
-	Scheduler    *Scheduler        `json:"scheduler,omitempty"`
-	MemoryPolicy *MemoryPolicy     `json:"memoryPolicy,omitempty"`
-	RDT          *RDT              `json:"intelRdt,omitempty"`
-	OOMScoreAdj  *int              `json:"oomScoreAdj,omitempty"`
+	// NetDevices are the network interfaces to move from the host into the container. The keys are the names on the
+	// host, and the values are the names in the container.
+	NetDevices map[string]string `json:"netDevices,omitempty"`
+	// IOPriority, Scheduler, MemoryPolicy and OOMScoreAdj replace the fields of the same names. The members of RDT
+	// replace the same members of linux.intelRdt.
+	IOPriority   *IOPriority   `json:"ioPriority,omitempty"`
+	Scheduler    *Scheduler    `json:"scheduler,omitempty"`
+	MemoryPolicy *MemoryPolicy `json:"memoryPolicy,omitempty"`
+	RDT          *RDT          `json:"intelRdt,omitempty"`
+	OOMScoreAdj  *int          `json:"oomScoreAdj,omitempty"`
 	// Seccomp replaces the whole linux.seccomp.
 	Seccomp json.RawMessage `json:"seccomp,omitempty"`
-	// Resources are merged into linux.resources, member by member.
+	// Resources is a JSON object whose members are merged into linux.resources.
 	Resources json.RawMessage `json:"resources,omitempty"`
 }
 
@@ -55,7 +59,7 @@ type Decision struct {
 type Env struct {
 	Name   string `json:"name"`
 	Value  string `json:"value,omitempty"`
-	Remove bool   `json:"remove,omitempty"`
+	Remove bool   `json:"remove,omitempty"` // remove the variable instead of setting it
 }
 
 // Mount is a mount of the container.
@@ -64,10 +68,11 @@ type Mount struct {
 	Type        string   `json:"type,omitempty"`
 	Source      string   `json:"source,omitempty"`
 	Options     []string `json:"options,omitempty"`
-	Remove      bool     `json:"remove,omitempty"`
+	Remove      bool     `json:"remove,omitempty"` // remove the mount instead of setting it
 }
 
-// Device is a device node of the container. Access is what the device cgroup allows; empty means rwm.
+// Device is a device node of the container. Access is what the device cgroup allows, such as "r" or "rw". The default
+// is "rwm".
 type Device struct {
 	Path     string  `json:"path"`
 	Type     string  `json:"type,omitempty"`
@@ -77,7 +82,7 @@ type Device struct {
 	UID      *uint32 `json:"uid,omitempty"`
 	GID      *uint32 `json:"gid,omitempty"`
 	Access   string  `json:"access,omitempty"`
-	Remove   bool    `json:"remove,omitempty"`
+	Remove   bool    `json:"remove,omitempty"` // remove the device instead of setting it
 }
 
 // DeviceRule is a rule of the device cgroup. An absent number means all numbers.
@@ -96,7 +101,7 @@ type Rlimit struct {
 	Soft uint64 `json:"soft"`
 }
 
-// Hook is an OCI hook. Timeout is in seconds, 0 for none.
+// Hook is an OCI hook. Timeout is in seconds. 0 means no timeout.
 type Hook struct {
 	Path    string   `json:"path"`
 	Args    []string `json:"args,omitempty"`
@@ -104,7 +109,7 @@ type Hook struct {
 	Timeout int64    `json:"timeout,omitempty"`
 }
 
-// Namespace is a Linux namespace; an empty path means a new one.
+// Namespace is a Linux namespace. An empty path means a new namespace.
 type Namespace struct {
 	Type string `json:"type"`
 	Path string `json:"path,omitempty"`
@@ -117,7 +122,7 @@ type IOPriority struct {
 	Priority int    `json:"priority"`
 }
 
-// Scheduler is the CPU scheduling of the process; times are in ns.
+// Scheduler is the CPU scheduling of the process. Times are in nanoseconds.
 type Scheduler struct {
 	Policy   string   `json:"policy"`
 	Nice     int32    `json:"nice,omitempty"`
@@ -152,10 +157,10 @@ func (d *Decision) Empty() bool {
 	return err == nil && string(text) == string(bare)
 }
 
-// Check returns an error for an invalid decision. It does not check what an OCI runtime itself checks.
+// Check returns an error for an invalid decision. It leaves out what the OCI runtime checks.
 func (d *Decision) Check() error {
 	if d.Version != DecisionVersion {
-		return fmt.Errorf("version %d is not supported; it must be %d", d.Version, DecisionVersion)
+		return fmt.Errorf("the version of the decision is %d, but only version %d is supported", d.Version, DecisionVersion)
 	}
 	if err := CheckID(d.ID); err != nil {
 		return err
@@ -181,6 +186,7 @@ func (d *Decision) Check() error {
 	return d.checkHooks()
 }
 
+// checkDevices checks the paths and types of the devices.
 func (d *Decision) checkDevices() error {
 	for _, dev := range d.Devices {
 		if !strings.HasPrefix(dev.Path, "/") || !dev.Remove && !slices.Contains([]string{"b", "c", "u", "p"}, dev.Type) {
@@ -190,6 +196,7 @@ func (d *Decision) checkDevices() error {
 	return nil
 }
 
+// checkHooks checks the stages and paths of the hooks.
 func (d *Decision) checkHooks() error {
 	for stage, hooks := range d.Hooks {
 		for _, h := range hooks {
@@ -201,10 +208,10 @@ func (d *Decision) checkHooks() error {
 	return nil
 }
 
-// CheckID returns an error for an id that cannot be the name of a file.
+// CheckID returns an error for a container id that must not be a part of a file name.
 func CheckID(id string) error {
 	if len(id) > 200 || strings.Trim(id, ".") == "" || strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-+") != "" {
-		return fmt.Errorf("%q is not the id of a container: it may have letters, digits, and _ . - +", id)
+		return fmt.Errorf("%q is not a valid container id: an id has 1 to 200 letters, digits, and characters _ . - +, and not only dots", id)
 	}
 	return nil
 }

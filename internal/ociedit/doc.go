@@ -1,5 +1,5 @@
-// Package ociedit writes, reads and applies decision files. A decision file says what to change in the config.json of
-// an OCI container that no field of the CRI can carry. The agent writes these files. The OCI runtime wrapper
-// trimtab-oci reads them and edits the bundle. Apart from package trust, the package imports only the standard library,
-// so that the wrapper stays small. It decides nothing.
+// Package ociedit writes, reads and applies decision files. A decision file has the changes to the config.json of one
+// container for which the CRI has no field. The agent decides about these changes and writes the file. The OCI runtime
+// wrapper trimtab-oci reads the file and edits the bundle. Apart from package trust, the package imports only the
+// standard library, so that the wrapper stays small.
 package ociedit

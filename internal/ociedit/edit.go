@@ -12,14 +12,14 @@ import (
 	"syscall"
 )
 
-// maxConfig limits a bundle's config.json, in bytes.
+// maxConfig limits the size of a bundle's config.json, in bytes.
 const maxConfig = 16 << 20
 
-// configName is the file of a bundle that describes its container.
+// configName is the name of the file in an OCI bundle that describes the container.
 const configName = "config.json"
 
 // EditBundle applies a decision to the config.json of a bundle, either completely or not at all. It returns an error if
-// config.json is a link.
+// config.json is not a regular file, for example a link.
 func EditBundle(bundle string, d *Decision) error {
 	root, err := os.OpenRoot(bundle)
 	if err != nil {
@@ -52,8 +52,8 @@ func EditBundle(bundle string, d *Decision) error {
 	return nil
 }
 
-// EditConfig applies a decision to the text of a config.json and returns the new text. Members that the decision does
-// not name keep their values, even members that this package does not know.
+// EditConfig applies a decision to the text of a config.json and returns the new text. JSON members that the decision
+// does not change keep their values, even members that this package does not know.
 func EditConfig(config []byte, d *Decision) ([]byte, error) {
 	spec, err := parseObject(config)
 	if err != nil {
@@ -80,7 +80,7 @@ func parseObject(text []byte) (map[string]any, error) {
 		return nil, err
 	}
 	if o == nil {
-		return nil, fmt.Errorf("it is not a JSON object")
+		return nil, fmt.Errorf("the text is not a JSON object")
 	}
 	return o, nil
 }
@@ -88,68 +88,69 @@ func parseObject(text []byte) (map[string]any, error) {
 // editor edits one config.json.
 type editor struct {
 	spec map[string]any
-	err  error // the first error
+	err  error // the first error of the edits
 }
 
-// setError stores an error, unless an earlier one is stored.
+// setError stores an error. It does nothing if an earlier error is stored.
 func (e *editor) setError(format string, args ...any) {
 	if e.err == nil {
 		e.err = fmt.Errorf(format, args...)
 	}
 }
 
-// member returns the object that is a member of another object. If there is none, it adds an empty object.
-func (e *editor) member(in map[string]any, key string) map[string]any {
-	switch o := in[key].(type) {
+// member returns the JSON object at a key of the object parent. If parent has no object at the key, member adds an
+// empty object there.
+func (e *editor) member(parent map[string]any, key string) map[string]any {
+	switch o := parent[key].(type) {
 	case map[string]any:
 		return o
 	case nil:
 	default:
-		e.setError("%s is not an object", key)
+		e.setError("the member %s is not a JSON object", key)
 	}
 	made := map[string]any{}
-	in[key] = made
+	parent[key] = made
 	return made
 }
 
-// list returns the list that is a member of an object, or nil if there is none.
-func (e *editor) list(in map[string]any, key string) []any {
-	switch l := in[key].(type) {
+// list returns the JSON list at a key of the object parent, or nil if parent has no list at the key.
+func (e *editor) list(parent map[string]any, key string) []any {
+	switch l := parent[key].(type) {
 	case []any:
 		return l
 	case nil:
 	default:
-		e.setError("%s is not a list", key)
+		e.setError("the member %s is not a JSON list", key)
 	}
 	return nil
 }
 
-// memberText returns the string that is a member of an object, or "" if there is none.
-func memberText(in any, key string) string {
-	o, _ := in.(map[string]any)
+// memberText returns the string at a key of the object parent, or "" if parent has no string at the key.
+func memberText(parent any, key string) string {
+	o, _ := parent.(map[string]any)
 	s, _ := o[key].(string)
 	return s
 }
 
-// toJSON converts a value to its JSON form, without the member "remove".
+// toJSON converts a part of a decision to a JSON object, and leaves out the member "remove".
 func (e *editor) toJSON(v any) map[string]any {
 	b, err := json.Marshal(v)
 	if err != nil {
-		e.setError("%v", err)
+		e.setError("encode a value of the decision: %w", err)
 		return nil
 	}
 	o, err := parseObject(b)
 	if err != nil {
-		e.setError("%v", err)
+		e.setError("decode a value of the decision: %w", err)
 	}
 	delete(o, "remove")
 	return o
 }
 
-// put replaces an entry of a list by entry. The replaced entry is the one whose member key has the same text. If there
-// is no such entry, put adds entry to the list. If remove is set, put only removes the old entry.
-func (e *editor) put(in map[string]any, list, key string, entry map[string]any, remove bool) {
-	old := e.list(in, list)
+// put sets the object entry in the list parent[list]. It replaces the old entry whose member key has the same text. If
+// there is no such old entry, put adds entry at the end. If remove is true, put only removes the old entry.
+func (e *editor) put(parent map[string]any, list, key string, entry map[string]any, remove bool) {
+	old := e.list(parent, list)
 	at := slices.IndexFunc(old, func(o any) bool { return memberText(o, key) == memberText(entry, key) })
 	switch {
 	case at < 0 && remove:
@@ -161,9 +162,10 @@ func (e *editor) put(in map[string]any, list, key string, entry map[string]any, 
 	default:
 		old[at] = entry
 	}
-	in[list] = old
+	parent[list] = old
 }
 
+// process applies the changes to the object process.
 func (e *editor) process(d *Decision) {
 	if len(d.Args)+len(d.Env)+len(d.Rlimits) == 0 && d.IOPriority == nil && d.Scheduler == nil && d.OOMScoreAdj == nil {
 		return
@@ -189,6 +191,7 @@ func (e *editor) process(d *Decision) {
 	}
 }
 
+// env sets or removes the environment variable v in the object process, which is p.
 func (e *editor) env(p map[string]any, v Env) {
 	old := e.list(p, "env")
 	is := func(o any) bool {
@@ -206,6 +209,7 @@ func (e *editor) env(p map[string]any, v Env) {
 	p["env"] = old
 }
 
+// linux applies the changes to the object linux.
 func (e *editor) linux(d *Decision) {
 	if len(d.Devices)+len(d.DeviceRules)+len(d.Sysctl)+len(d.Namespaces)+len(d.NetDevices)+len(d.Seccomp)+len(d.Resources) == 0 && d.MemoryPolicy == nil && d.RDT == nil {
 		return
@@ -239,7 +243,8 @@ func (e *editor) linux(d *Decision) {
 	}
 }
 
-// merge copies the members of one object into another. It merges members that are objects recursively.
+// merge copies the members of the object more into the object into. If both have an object as the same member, merge
+// merges these two objects recursively.
 func merge(into, more map[string]any) {
 	for k, v := range more {
 		to, isObject := into[k].(map[string]any)
@@ -251,6 +256,7 @@ func merge(into, more map[string]any) {
 	}
 }
 
+// devices applies the changes to the devices and the device rules in the object linux, which is l.
 func (e *editor) devices(l map[string]any, d *Decision) {
 	allow := func(r DeviceRule) {
 		in := e.member(l, "resources")
@@ -271,12 +277,14 @@ func (e *editor) devices(l map[string]any, d *Decision) {
 	}
 }
 
+// mounts sets and removes mounts.
 func (e *editor) mounts(all []Mount) {
 	for _, m := range all {
 		e.put(e.spec, "mounts", "destination", e.toJSON(m), m.Remove)
 	}
 }
 
+// hooks appends OCI hooks to the lists of their stages.
 func (e *editor) hooks(all map[string][]Hook) {
 	for _, stage := range hookStages {
 		for _, h := range all[stage] {
@@ -286,6 +294,7 @@ func (e *editor) hooks(all map[string][]Hook) {
 	}
 }
 
+// annotations sets annotations, and removes annotations whose value is nil.
 func (e *editor) annotations(all map[string]*string) {
 	for k, v := range all {
 		if in := e.member(e.spec, "annotations"); v == nil {

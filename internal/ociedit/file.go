@@ -14,17 +14,17 @@ import (
 	"github.com/trimtab/trimtab/internal/trust"
 )
 
-// DefaultDirectory is the default directory of decision files. It is in memory: a restart of the machine removes all
-// decision files, as it ends all containers.
+// DefaultDirectory is the default directory of decision files. It is on a tmpfs, so a restart of the machine removes
+// all decision files.
 const DefaultDirectory = "/run/trimtab/oci"
 
-// The suffixes of the files with a decision, and with the result of applying it.
+// The suffixes of the file with a decision, and of the file with the result of applying the decision.
 const (
 	decisionSuffix = ".json"
 	resultSuffix   = ".result"
 )
 
-// maxFile limits a decision file, in bytes.
+// maxFile limits the size of a decision file, in bytes.
 const maxFile = 1 << 20
 
 // WriteDecision stores a decision in a directory, and creates the directory if there is none. A reader sees either the
@@ -39,7 +39,7 @@ func WriteDecision(dir string, d Decision) error {
 		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
 	}
 	if len(text) > maxFile {
-		return fmt.Errorf("write the decision of container %s: it has %d bytes, more than %d", d.ID, len(text), maxFile)
+		return fmt.Errorf("write the decision of container %s: the decision has %d bytes, more than the limit of %d", d.ID, len(text), maxFile)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write the decision of container %s: %w", d.ID, err)
@@ -50,7 +50,8 @@ func WriteDecision(dir string, d Decision) error {
 	return nil
 }
 
-// RemoveDecision deletes the decision about a container, and the result of applying it, if there are any.
+// RemoveDecision deletes the files with the decision about a container and with the result of applying the decision. A
+// missing file is no error.
 func RemoveDecision(dir, id string) error {
 	if err := CheckID(id); err != nil {
 		return err
@@ -78,8 +79,8 @@ func DecisionIDs(dir string) (ids []string, err error) {
 }
 
 // ReadDecision returns the decision about a container. The error wraps fs.ErrNotExist if there is no file. ReadDecision
-// returns an error for a link, and for a file or directory that a user other than root and the caller could have
-// written.
+// returns an error if the file is a link. It also returns an error if a user other than root and the user of the
+// process can write the file or the directory.
 func ReadDecision(dir, id string) (d Decision, err error) {
 	if err := CheckID(id); err != nil {
 		return d, err
@@ -92,7 +93,7 @@ func ReadDecision(dir, id string) (d Decision, err error) {
 	if info, err := root.Stat("."); err != nil {
 		return d, fmt.Errorf("read %s: %w", dir, err)
 	} else if err := trust.CheckWriters(info); err != nil {
-		return d, fmt.Errorf("%s: %w", dir, err)
+		return d, fmt.Errorf("directory %s: %w", dir, err)
 	}
 	text, err := readFile(root, id+decisionSuffix)
 	if err != nil {
@@ -110,8 +111,8 @@ func ReadDecision(dir, id string) (d Decision, err error) {
 	return d, nil
 }
 
-// openRegular opens a regular file of a directory. It returns an error for a link, because os.Root follows links that
-// stay inside the directory.
+// openRegular opens a regular file of a directory. It returns an error for a link. The check is necessary because
+// os.Root follows links that stay inside the directory.
 func openRegular(root *os.Root, name string) (f *os.File, info fs.FileInfo, err error) {
 	named, err := root.Lstat(name)
 	if err != nil {
@@ -132,7 +133,8 @@ func openRegular(root *os.Root, name string) (f *os.File, info fs.FileInfo, err 
 	return f, info, nil
 }
 
-// readFile reads a regular file of a directory. It returns an error if a user who is not trusted can write the file.
+// readFile reads a regular file of a directory. It returns an error if a user other than root and the user of the
+// process can write the file.
 func readFile(root *os.Root, name string) ([]byte, error) {
 	f, info, err := openRegular(root, name)
 	if err != nil {
@@ -160,8 +162,8 @@ func replaceFile(dir, name string, text []byte, mode fs.FileMode) (err error) {
 	return replaceFileIn(root, name, text, mode, -1, -1)
 }
 
-// replaceFileIn does what replaceFile does, in an open directory. If uid is not -1, it makes that user the owner of
-// the new file.
+// replaceFileIn writes a file of the directory root. It writes a temporary file and renames it. If uid is not -1, it
+// sets the owner and group of the new file to uid and gid.
 func replaceFileIn(root *os.Root, name string, text []byte, mode fs.FileMode, uid, gid int) (err error) {
 	temp := fmt.Sprintf(".%s.%d", name, os.Getpid())
 	_ = root.Remove(temp) // an earlier process with this process id may have left the file

@@ -111,7 +111,7 @@ func TestRefusals(t *testing.T) {
 		{"an open directory", func() error { return os.Chmod(dir, 0o777) }, "lets other users write"},
 		{"an open file", func() error { return errors.Join(os.Chmod(dir, 0o700), os.Chmod(file, 0o666)) }, "lets other users write"},
 		{"another id", func() error { return os.WriteFile(file, []byte(`{"version":1,"id":"c2"}`), 0o600) }, "names container c2"},
-		{"another version", func() error { return os.WriteFile(file, []byte(`{"version":2,"id":"c1"}`), 0o600) }, "version 2"},
+		{"another version", func() error { return os.WriteFile(file, []byte(`{"version":2,"id":"c1"}`), 0o600) }, "the version of the decision is 2"},
 		{"no JSON", func() error { return os.WriteFile(file, []byte(`{`), 0o600) }, "unexpected end"},
 		{"a long file", func() error { return os.WriteFile(file, make([]byte, maxFile+1), 0o600) }, "more than"},
 		{"a link", func() error { return errors.Join(os.Rename(file, file+"x"), os.Symlink("c1.jsonx", file)) }, "not a regular file"},

@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// ErrNotRead means that no wrapper has read the decision.
+// ErrNotRead means that no OCI runtime wrapper (trimtab-oci) has read the decision about a container.
 var ErrNotRead = errors.New("no OCI runtime wrapper has read the decision")
 
-// WriteResult stores the result of applying the decision about a container: nil if the bundle has the changes, and
-// otherwise the error.
+// WriteResult stores the result of applying the decision about a container. The result is nil if the bundle now has the
+// changes of the decision. Otherwise it is the error.
 func WriteResult(dir, id string, result error) error {
 	if err := CheckID(id); err != nil {
 		return err
@@ -27,8 +27,8 @@ func WriteResult(dir, id string, result error) error {
 }
 
 // ReadResult returns the result of applying the decision about a container. The result is nil if the bundle has the
-// changes, or if there is no decision. It is ErrNotRead if no wrapper has read the decision, and otherwise the error of
-// the wrapper.
+// changes of the decision, or if there is no decision. It is ErrNotRead if no wrapper has read the decision. Otherwise
+// it is the error of the wrapper.
 func ReadResult(dir, id string) error {
 	if err := CheckID(id); err != nil {
 		return err

@@ -1,5 +1,6 @@
-// Package parity lists which fields each attachment can set, from the declarations of the attachments. docs/parity.md
-// is generated from the list, and the conformance tests check every attachment against it. The agent does not use it.
+// Package parity lists which fields each attachment (connection to a runtime) can set, from the declarations of the
+// attachments. docs/parity.md is generated from this list. The conformance tests check every attachment against the
+// list. The agent does not use this package.
 package parity
 
 import (
@@ -38,12 +39,13 @@ func (w Delivery) String() string {
 // BeforeStart reports whether a value is in force before the container's first instruction.
 func (w Delivery) BeforeStart() bool { return w <= KernelBeforeStart }
 
-// Attachment describes what an attachment can do, from the declarations in its package.
+// Attachment describes what an attachment can do, from the declarations in the attachment's package.
 type Attachment struct {
 	Name string
 	// Refuses means that the creation of a container fails if a policy refuses the container.
-	Refuses      bool
-	carriesField func(lifecycle.Kind, lifecycle.Field) bool
+	Refuses bool
+	// setsField reports whether the attachment can put a value of a field into its answer to an event of a kind.
+	setsField func(lifecycle.Kind, lifecycle.Field) bool
 	// cgroupBeforeStart means that a container already has its cgroup while the runtime waits for the agent's answer
 	// before the container starts. podCgroupBeforeStart means the same for the cgroup of a pod.
 	cgroupBeforeStart, podCgroupBeforeStart bool
@@ -51,9 +53,9 @@ type Attachment struct {
 	// created.
 	whyNotSettable string
 	// whyNotAccepted returns the reason why the runtime does not support a value at the creation of a container; "" if
-	// it does. It is nil if the runtime supports all values.
+	// the runtime supports the value. The function is nil if the runtime supports all values.
 	whyNotAccepted func(lifecycle.Value) string
-	// Limits are the other differences.
+	// Limits are the differences from other attachments that do not concern a single field.
 	Limits []Limit
 }
 
@@ -63,17 +65,18 @@ type Limit struct{ Name, Text string }
 // The limits. A conformance test shows each limit.
 var (
 	// NoRefusal means that the attachment sees a container too late to refuse it.
-	NoRefusal = Limit{"refusal", "a container that a policy refuses already exists: it runs as if it had requested nothing, and the agent reports the refusal"}
-	// UnchangedUpdate means that the attachment sees only the results of requests.
+	NoRefusal = Limit{"refusal", "the agent sees a container only after its creation, so it cannot refuse the creation. A container that a policy refuses runs as if it had requested nothing, and the agent reports the refusal"}
+	// UnchangedUpdate means that the attachment sees only the values after an update, and not the update itself.
 	UnchangedUpdate = Limit{"update to the value in force", "if the kubelet updates a value to exactly the value that Trimtab has set, the agent does not notice the update; the value stays in force"}
-	// RefusedUpdates means that the attachment cannot change a request.
-	RefusedUpdates = Limit{"updates the kernel refuses", "if a kubelet's update contradicts a value that Trimtab has written to the kernel, the kernel refuses the update, and the earlier values stay in force: for instance a quota above the pod's quota (cgroup v1), or a quota below the burst while Trimtab does not know the pod's new spec yet"}
+	// RefusedUpdates means that the attachment cannot change the kubelet's update before the runtime writes it.
+	RefusedUpdates = Limit{"updates the kernel refuses", "if a kubelet's update contradicts a value that Trimtab has written to the kernel, the kernel refuses the update, and the earlier values stay in force. Examples are a quota above the pod's quota (cgroup v1), and a quota below the burst while Trimtab does not know the pod's new spec yet"}
 	// RefusedByProxy means that the proxy's failure policy decides whether a refused container is created.
-	RefusedByProxy = Limit{"refusal", "a refusal works only with `failurePolicy.agent: fail`, which the agent registers with the proxy. If the proxy's failure policy is Ignore, the proxy creates a refused container as if it had requested nothing"}
-	// LateOnV1 means that unified values of containers are late on cgroup v1, where the request cannot have them.
+	RefusedByProxy = Limit{"refusal", "a refusal works only with `failurePolicy.agent: fail`, which the agent registers with the proxy. If the proxy's failure policy is Ignore, the proxy creates a refused container as if the container had requested nothing"}
+	// LateOnV1 means that unified values of containers are in force late on cgroup v1, where the request to create a
+	// container cannot have such values.
 	LateOnV1 = Limit{"cgroup v1", "`unified` values of containers (burst) are in force only after the start: on cgroup v1, OCI runtimes fail the creation of a container that requests `unified`"}
-	// NoRecords means that containers carry no record of the decisions about them.
-	NoRecords = Limit{"restarts", "containers carry no record, so a restarted agent needs its files in `paths.state`. Without them, containers that own CPUs keep them, but the agent treats values that it scaled itself as requested values"}
+	// NoRecords means that the runtime stores no record (an annotation with the agent's decisions) for containers.
+	NoRecords = Limit{"restarts", "the runtime stores no record of the decisions about a container, so a restarted agent needs its files in `paths.state`. Without these files, containers that own CPUs keep their CPUs, but the agent treats values that it scaled itself as requested values"}
 	// NoClaims means that the proxy's protocol has no CDI devices.
 	NoClaims = Limit{"authority: dra", "not available: resource claims assign CPUs by CDI devices, and the proxy does not send CDI devices"}
 )
@@ -81,12 +84,12 @@ var (
 // Attachments returns all attachments, each with a runtime of the newest version.
 func Attachments() []Attachment {
 	return []Attachment{
-		{Name: "nri", Refuses: true, carriesField: nri.Carries, cgroupBeforeStart: true, podCgroupBeforeStart: true, whyNotSettable: "NRI has no field for it"},
-		{Name: "bypass", carriesField: bypass.Carries, whyNotSettable: "it can be set only while the container is created, and bypass sees the container after that",
+		{Name: "nri", Refuses: true, setsField: nri.Carries, cgroupBeforeStart: true, podCgroupBeforeStart: true, whyNotSettable: "NRI has no field for such a value"},
+		{Name: "bypass", setsField: bypass.Carries, whyNotSettable: "such a value can be set only while the container is created, and bypass sees the container later",
 			Limits: []Limit{NoRefusal, UnchangedUpdate, RefusedUpdates, NoRecords}},
-		{Name: "cri", Refuses: true, carriesField: cri.Carries, podCgroupBeforeStart: true, whyNotSettable: "the CRI has no field for it",
+		{Name: "cri", Refuses: true, setsField: cri.Carries, podCgroupBeforeStart: true, whyNotSettable: "the CRI has no field for such a value",
 			Limits: []Limit{LateOnV1}},
-		{Name: "hooks", Refuses: true, carriesField: cri.HookAnswerCarries, podCgroupBeforeStart: true, whyNotSettable: "a hook server's answer has no field for it",
+		{Name: "hooks", Refuses: true, setsField: cri.HookAnswerCarries, podCgroupBeforeStart: true, whyNotSettable: "a hook server's answer has no field for such a value",
 			Limits: []Limit{RefusedByProxy, UnchangedUpdate, LateOnV1, NoClaims}},
 	}
 }
@@ -98,13 +101,13 @@ func (a Attachment) WithRuntime(r runtimes.Runtime) Attachment {
 		by = runtimes.NRI
 	}
 	call := map[lifecycle.Kind]runtimes.Call{lifecycle.CreateContainer: runtimes.CreateCall, lifecycle.UpdateContainer: runtimes.KubeletUpdate}
-	newest := a.carriesField
-	a.carriesField = func(k lifecycle.Kind, f lifecycle.Field) bool { return newest(k, f) && r.AppliesField(by, call[k], f) }
+	newest := a.setsField
+	a.setsField = func(k lifecycle.Kind, f lifecycle.Field) bool { return newest(k, f) && r.AppliesField(by, call[k], f) }
 	a.whyNotAccepted = func(v lifecycle.Value) string { return r.WhyNotAccepted(by, runtimes.CreateCall, v) }
 	return a
 }
 
-// ByName returns the attachment with a name. It panics if the name is unknown.
+// ByName returns the attachment with the given name. It panics if there is no such attachment.
 func ByName(name string) Attachment {
 	for _, a := range Attachments() {
 		if a.Name == name {
@@ -121,7 +124,7 @@ func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Delivery,
 		return KernelBeforeStart, ""
 	case of == lifecycle.OfPod:
 		return KernelAfterStart, ""
-	case a.carriesField(lifecycle.CreateContainer, f):
+	case a.setsField(lifecycle.CreateContainer, f):
 		return AtCreation, ""
 	case (route.InKernel(f) || route.OnProcess(f)) && a.cgroupBeforeStart:
 		return KernelBeforeStart, ""
@@ -131,10 +134,10 @@ func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Delivery,
 	return NotApplied, a.whyNotSettable
 }
 
-// CarriesRecords reports whether containers carry a record of the decisions about them. If they do, a restarted agent
-// does not need its state files.
-func (a Attachment) CarriesRecords() bool {
-	return a.carriesField(lifecycle.CreateContainer, lifecycle.Annotation)
+// AddsRecords reports whether the attachment can add a record (an annotation with the agent's decisions) to a new
+// container. If it can, a restarted agent does not need its state files.
+func (a Attachment) AddsRecords() bool {
+	return a.setsField(lifecycle.CreateContainer, lifecycle.Annotation)
 }
 
 // Row is a row of Table: a field that hooks set, with one cell for each attachment.

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// RemoveUnsupported removes from a step of a scenario the expectations that the attachment cannot meet. It replaces the
-// map in s.Want and does not modify the old map.
+// RemoveUnsupported removes those expectations from a step of a scenario that the attachment cannot meet. It replaces
+// the map s.Want, and does not change the old map.
 func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 	if !a.Refuses {
 		s.Rejected = ""
@@ -30,7 +30,7 @@ func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 	s.Want = wants
 }
 
-// WantAtStart returns the expectations that must be met at the container's first instruction.
+// WantAtStart returns the expectations of w that must be met when the container executes its first instruction.
 func (a Attachment) WantAtStart(w scenario.Want) scenario.Want {
 	if !a.cgroupBeforeStart {
 		w = a.withoutUnsupportedLimit(w)
@@ -38,8 +38,8 @@ func (a Attachment) WantAtStart(w scenario.Want) scenario.Want {
 	return keepFields(w, func(f lifecycle.Field) bool { return a.deliveryOf(f).BeforeStart() })
 }
 
-// withoutUnsupportedLimit removes the memory limit if the runtime does not support it when a container is created. The
-// agent then writes the limit only to the kernel.
+// withoutUnsupportedLimit removes the expected memory limit if the runtime does not support this limit at the creation
+// of a container. The agent then writes the limit only to the kernel.
 func (a Attachment) withoutUnsupportedLimit(w scenario.Want) scenario.Want {
 	if w.Memory != nil && a.whyNotAccepted != nil && a.whyNotAccepted(lifecycle.Value{Field: lifecycle.MemoryLimit, Int: *w.Memory}) != "" {
 		w.Memory = nil
@@ -47,6 +47,7 @@ func (a Attachment) withoutUnsupportedLimit(w scenario.Want) scenario.Want {
 	return w
 }
 
+// deliveryOf returns how a container's value of a field gets into force.
 func (a Attachment) deliveryOf(f lifecycle.Field) Delivery {
 	delivery, _ := a.Delivers(f, lifecycle.OfContainer)
 	return delivery
@@ -81,7 +82,7 @@ func keepFields(w scenario.Want, keep func(lifecycle.Field) bool) scenario.Want 
 	return w
 }
 
-// clearUnless sets an expectation to its zero value, which means no expectation, unless keep is true.
+// clearUnless sets an expectation to its zero value, which means no expectation, if keep is false.
 func clearUnless[T any](keep bool, into *T) {
 	if !keep {
 		var zero T

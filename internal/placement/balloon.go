@@ -8,21 +8,21 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// BalloonCPUs is one balloon of a layout with its CPUs. Code never changes a value, it only replaces it,
-// because layouts share balloons.
+// BalloonCPUs is one balloon of a layout, with the balloon's CPUs. Several layouts may share a BalloonCPUs. So code
+// never changes a BalloonCPUs, but makes a new one.
 type BalloonCPUs struct {
 	Need  Need // what the balloon's containers request; Need.PoolID.Name is the balloon's name
 	Index int  // the balloon's number among the balloons of its type, from 0
-	// Size is how many CPUs it should have. It has fewer if too few CPUs are idle.
+	// Size is how many CPUs the balloon should have. The balloon has fewer CPUs if too few CPUs are idle.
 	Size int
 	// OwnCPUs are the CPUs that only this balloon has.
 	OwnCPUs topology.Set
-	// SharedIdleCPUs are further CPUs that its containers may use while no balloon has them.
+	// SharedIdleCPUs are further CPUs, which the balloon's containers may use while no balloon has these CPUs.
 	SharedIdleCPUs topology.Set
-	// AllowedCPUs are the CPUs that its containers may run on. MemoryCPUs are the CPUs to which their memory
-	// should be near.
+	// AllowedCPUs are the CPUs on which the balloon's containers may run. MemoryCPUs are the CPUs near which the memory
+	// of these containers should be.
 	AllowedCPUs, MemoryCPUs topology.Set
-	// HidesThreads means that its containers run on one thread of each core.
+	// HidesThreads means that the balloon's containers run on one thread of each core.
 	HidesThreads bool
 	// Components are the components of a composite balloon; nil for other balloons.
 	Components []BalloonComponent
@@ -34,7 +34,7 @@ type BalloonComponent struct {
 	CPUs topology.Set
 }
 
-// Balloons is a list of balloons, sorted by type and index. Code never changes a list, it only replaces it.
+// Balloons is a list of balloons, sorted by type and index. Code never changes a list, but makes a new one.
 type Balloons []*BalloonCPUs
 
 // compareNames orders names of balloons by type, then by index.
@@ -46,8 +46,8 @@ func compareNames(a, b string) int {
 	return cmp.Or(strings.Compare(a[:i], b[:j]), len(a)-len(b), strings.Compare(a, b))
 }
 
-// BalloonsFromCPUs returns balloons with the given CPUs and no other properties. cpus has the CPUs by the
-// name of a balloon, or of a component of a composite balloon.
+// BalloonsFromCPUs returns balloons with the given CPUs and no other properties. The keys of the parameter cpus are
+// names of balloons, and of components of composite balloons.
 func BalloonsFromCPUs(cpus map[string]topology.Set) Balloons {
 	all := Balloons{}
 	for name, own := range cpus {
@@ -57,11 +57,11 @@ func BalloonsFromCPUs(cpus map[string]topology.Set) Balloons {
 	}
 	slices.SortFunc(all, func(a, b *BalloonCPUs) int { return compareNames(a.Need.PoolID.Name, b.Need.PoolID.Name) })
 	for name, own := range cpus {
-		if of, _, is := strings.Cut(name, "/"); is {
-			b := all.ByName(of)
+		if balloonName, _, is := strings.Cut(name, "/"); is {
+			b := all.ByName(balloonName)
 			if b == nil { // cpus has no entry for the composite balloon itself
-				b = &BalloonCPUs{Need: Need{PoolID: PoolID{Name: of}}}
-				at, _ := all.find(of)
+				b = &BalloonCPUs{Need: Need{PoolID: PoolID{Name: balloonName}}}
+				at, _ := all.find(balloonName)
 				all = slices.Insert(all, at, b)
 			}
 			b.Components = append(b.Components, BalloonComponent{name, own})
@@ -70,7 +70,8 @@ func BalloonsFromCPUs(cpus map[string]topology.Set) Balloons {
 	return all
 }
 
-// find returns the index of a balloon by name. If found is false, at is the index at which to insert the balloon.
+// find returns the index of a balloon by name. If found is false, the result at is the index at which to insert the
+// balloon.
 func (b Balloons) find(name string) (at int, found bool) {
 	return slices.BinarySearchFunc(b, name, func(a *BalloonCPUs, name string) int { return compareNames(a.Need.PoolID.Name, name) })
 }
@@ -94,7 +95,8 @@ func (b Balloons) OfType(name string) Balloons {
 	return b[at:end]
 }
 
-// ComponentCPUs returns the CPUs of a component by its name.
+// ComponentCPUs returns the CPUs of a component by the component's name. The result known is false if the balloon has
+// no such component.
 func (b *BalloonCPUs) ComponentCPUs(name string) (cpus topology.Set, known bool) {
 	if b != nil {
 		for i := range b.Components {
@@ -124,8 +126,8 @@ func (b Balloons) ChangedSince(old Balloons) (changed []string) {
 	return changed
 }
 
-// WithChanges returns a list in which the balloons in changed are added or replaced, and the balloons that removed
-// names are left out.
+// WithChanges returns a new list. It adds or replaces the balloons in the list changed. It leaves out the balloons
+// whose names are in the list removed.
 func (b Balloons) WithChanges(changed Balloons, removed []string) Balloons {
 	if len(changed) == 0 && len(removed) == 0 {
 		return b

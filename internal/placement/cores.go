@@ -9,7 +9,7 @@ import (
 // Cores are the cores of a machine with their threads.
 type Cores struct {
 	first topology.Set  // the first thread of each core
-	lower map[int][]int // for each other thread: the threads of the core that come before it
+	lower map[int][]int // by thread: the threads of the same core that come before this thread
 }
 
 // CoresOf returns the cores of a machine.
@@ -26,7 +26,7 @@ func CoresOf(m *topology.Machine) Cores {
 	return c
 }
 
-// OneOfEach returns, for each core with threads in the set, the first of these threads.
+// OneOfEach returns one thread of each core that has threads in the set: the first of the core's threads in the set.
 func (c Cores) OneOfEach(cpus topology.Set) topology.Set {
 	out := cpus.And(c.first)
 	for cpu := range cpus.Minus(c.first).All() {

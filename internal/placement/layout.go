@@ -8,42 +8,42 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Demand is the input from which a policy computes the CPUs of pools, besides the configuration.
+// Demand is the input from which a policy computes the CPUs of pools. The configuration is the only other input.
 type Demand struct {
 	// OwnedCPUs are the CPUs that containers own or that are reserved for them. LentCPUs are the owned CPUs that
-	// reclaimed containers may also use.
+	// containers of class reclaimed may also use.
 	OwnedCPUs, LentCPUs topology.Set
-	// Needs are the requests of containers, for pools that the policy sizes by requests.
+	// Needs are the sums of the requests of each pool's containers, for pools that the policy sizes by requests.
 	Needs Needs
-	// Previous is the current layout. Balloons keep the CPUs that they have in it. DefaultLayout clears the
-	// field, so that a layout does not keep all earlier layouts in memory.
+	// Previous is the current layout. Balloons keep the CPUs that they have in this layout. DefaultLayout clears the
+	// field. Otherwise each layout would keep all earlier layouts in memory.
 	Previous *Layout
 }
 
-// Layout has the CPUs of the pools for one demand. Equal demands give equal layouts, so an agent that
-// restarts computes the same layout from the records of containers. The earlier CPUs of balloons are a part
-// of the demand.
+// Layout has the CPUs of the pools for one demand. Equal demands give equal layouts. So a restarted agent computes the
+// same layout from the records of containers. The demand includes the earlier CPUs of balloons (Demand.Previous).
 type Layout struct {
 	Pools  Pools
 	Demand Demand
 	// Shared has the CPUs of each shared pool; nil if only the configured shared pool exists.
 	Shared    map[PoolID]topology.Set
-	Reclaimed topology.Set
-	// ReclaimedNear are CPUs on NUMA nodes where the reclaimed pool has none. Reclaimed containers that are
-	// bound to such a node use them together with shared pools.
+	Reclaimed topology.Set // the CPUs of the reclaimed pool
+	// ReclaimedNear are CPUs on NUMA nodes where the reclaimed pool has no CPUs. Containers of class reclaimed that are
+	// bound to such a NUMA node use these CPUs together with shared pools.
 	ReclaimedNear topology.Set
-	// Balloons are the balloons that exist; nil if the policy makes none. Idle are CPUs that balloons may get
-	// and that no balloon has. OneThread returns one thread of each core of a set.
+	// Balloons are the balloons that exist; nil if the policy makes none. Idle are the CPUs that no balloon has and
+	// that balloons may get. OneThread returns one thread of each core that has CPUs in a set.
 	Balloons  Balloons
 	Idle      topology.Set
 	OneThread func(topology.Set) topology.Set
 	// CPUClasses returns the CPU classes that the agent should set with this layout. It is nil if the policy
 	// has no CPU classes.
 	CPUClasses func(*Layout) []ClassCPUs
-	// Policy is the policy that made the layout, if it computes the next layout from this one; otherwise nil.
+	// Policy is the policy that made the layout, if this policy computes the next layout from this layout; otherwise
+	// nil.
 	Policy Policy
-	// Tree has, for each part of the node, its CPUs without an owner. It is nil if the policy does not place
-	// containers in parts of the node.
+	// Tree has the CPUs without an owner of each part of the node, such as a NUMA node. It is nil if the policy does
+	// not place containers in parts of the node.
 	Tree map[PoolID]topology.Set
 }
 
@@ -56,7 +56,7 @@ type ClassCPUs struct {
 	Idle  bool // no balloon and no owner has the CPUs
 }
 
-// DefaultLayout makes the layout in which pools have their configured CPUs, except owned ones.
+// DefaultLayout makes the layout in which each pool has the pool's configured CPUs, except owned CPUs.
 func (p *Pools) DefaultLayout(d Demand) *Layout {
 	d.Previous = nil
 	return &Layout{Pools: *p, Demand: d, Reclaimed: p.Reclaimed.Minus(d.OwnedCPUs)}
@@ -84,8 +84,8 @@ func (l *Layout) NamedPoolKind() PoolKind {
 	return Balloon
 }
 
-// CPUsByBalloon returns the own CPUs of each balloon and of each component of a composite balloon, by name;
-// nil if the policy makes no balloons.
+// CPUsByBalloon returns the field OwnCPUs of each balloon, by the balloon's name. It also returns the CPUs of each
+// component of a composite balloon, by the component's name. It returns nil if the policy makes no balloons.
 func (l *Layout) CPUsByBalloon() map[string]topology.Set {
 	if l.Balloons == nil {
 		return nil
@@ -100,12 +100,12 @@ func (l *Layout) CPUsByBalloon() map[string]topology.Set {
 	return held
 }
 
-// Matches reports whether the layout was made from these pools and an equal demand.
+// Matches reports whether the layout was made from the pools p and a demand that is equal to d.
 func (l *Layout) Matches(p *Pools, d Demand) bool {
 	return l.Pools == *p && l.Demand.OwnedCPUs == d.OwnedCPUs && l.Demand.LentCPUs == d.LentCPUs && l.Demand.Needs.Equal(d.Needs)
 }
 
-// ChangedSince returns the balloons that may have other CPUs than in an older layout. known is false if the
+// ChangedSince returns the balloons that may have other CPUs than in an older layout. The result known is false if the
 // CPUs of any pool may differ.
 func (l *Layout) ChangedSince(old *Layout) (changed []PoolID, known bool) {
 	if l == old {
@@ -127,7 +127,7 @@ func (l *Layout) ChangedSince(old *Layout) (changed []PoolID, known bool) {
 	return changed, true
 }
 
-// poolCPUs returns the CPUs of a group's pool. Only the reclaimed pool may have owned CPUs, those that are lent.
+// poolCPUs returns the CPUs of a group's pool. Only the reclaimed pool may have owned CPUs: the lent CPUs.
 func (l *Layout) poolCPUs(s CPUGroup) topology.Set {
 	switch {
 	case s.Pool == Shared && l.Shared != nil:
@@ -141,12 +141,13 @@ func (l *Layout) poolCPUs(s CPUGroup) topology.Set {
 	case s.Pool == System && s.PoolID.Name == ReservedPool:
 		return l.Pools.Reserved.Minus(l.Demand.OwnedCPUs)
 	case s.Pool == System && s.PoolID.Name != "":
-		return l.poolsWithPrefix(s.PoolID.Name)
+		return l.sharedCPUsByPrefix(s.PoolID.Name)
 	}
 	return l.Pools.configuredCPUs(s.Pool).Minus(l.Demand.OwnedCPUs)
 }
 
-// limitThreads returns one thread of each core if the group uses only one, otherwise all CPUs.
+// limitThreads returns one of the CPUs of each core if the group uses one thread of each core. Otherwise it returns all
+// CPUs.
 func (l *Layout) limitThreads(s CPUGroup, cpus topology.Set) topology.Set {
 	if s.Threads == OneThread && l.OneThread != nil {
 		return l.OneThread(cpus)
@@ -154,8 +155,8 @@ func (l *Layout) limitThreads(s CPUGroup, cpus topology.Set) topology.Set {
 	return cpus
 }
 
-// balloonCPUs returns the CPUs on which a balloon's containers run. A balloon that could get no CPUs uses the
-// idle CPUs, or the reserved CPUs if none is idle.
+// balloonCPUs returns the CPUs on which a balloon's containers run. A balloon that could get no CPUs uses the idle
+// CPUs, or the reserved CPUs if no CPU is idle.
 func (l *Layout) balloonCPUs(s CPUGroup) (cpus topology.Set) {
 	if b := l.Balloons.ByName(s.PoolID.Name); b != nil {
 		if cpus = b.AllowedCPUs; s.Threads == OneThread || s.Threads == DefaultThreads && b.HidesThreads {
@@ -170,8 +171,8 @@ func (l *Layout) balloonCPUs(s CPUGroup) (cpus topology.Set) {
 	return cpus.Minus(l.Demand.OwnedCPUs)
 }
 
-// poolsWithPrefix returns the CPUs of all shared pools whose name has the prefix.
-func (l *Layout) poolsWithPrefix(name string) topology.Set {
+// sharedCPUsByPrefix returns the CPUs of all shared pools whose name has the prefix.
+func (l *Layout) sharedCPUsByPrefix(name string) topology.Set {
 	var cpus topology.Set
 	for w, s := range l.Shared {
 		if w.Name != "" && strings.HasPrefix(w.Name, name) {
@@ -181,9 +182,10 @@ func (l *Layout) poolsWithPrefix(name string) topology.Set {
 	return cpus
 }
 
-// CPUs returns the CPUs of a group. A group in a pool has no owned CPUs, except lent CPUs in the reclaimed
-// pool. If the pool has no CPUs left, the group gets all allowed CPUs that have no owner, without reserved CPUs
-// if these are kept for class system. ok is false if the group may use none of the CPUs that are left.
+// CPUs returns the CPUs of a group. A group in a pool gets no owned CPUs, except lent CPUs in the reclaimed pool. If
+// the pool has no allowed CPUs for the group, the group gets all allowed CPUs that have no owner. Reserved CPUs are not
+// among them if only containers of class system may use reserved CPUs. If the group may use none of these CPUs, the
+// result ok is false, and the group gets CPUs outside of its allowed CPUs.
 func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 	if s.OwnsAndShares() {
 		return l.limitThreads(s, s.Owned.Union(limitedTo(l.Tree[s.PoolID], s.AllowedCPUs))), true
@@ -193,12 +195,12 @@ func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 	}
 	free := l.poolCPUs(s)
 	all := l.Pools.configuredCPUs(Unclassified).Minus(l.Demand.OwnedCPUs)
-	var there topology.Set
+	var nearReclaimed topology.Set
 	if s.Pool == Reclaimed {
-		there = l.ReclaimedNear.And(s.Near)
+		nearReclaimed = l.ReclaimedNear.And(s.Near)
 	}
 	for _, try := range []topology.Set{
-		limitedTo(limitedTo(free, s.Near), s.AllowedCPUs), limitedTo(there, s.AllowedCPUs), limitedTo(free, s.AllowedCPUs), limitedTo(all, s.AllowedCPUs),
+		limitedTo(limitedTo(free, s.Near), s.AllowedCPUs), limitedTo(nearReclaimed, s.AllowedCPUs), limitedTo(free, s.AllowedCPUs), limitedTo(all, s.AllowedCPUs),
 	} {
 		if !try.Empty() {
 			return try, true
@@ -210,8 +212,8 @@ func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 	return all, false
 }
 
-// Compare orders pools of one kind. Pools that are bound to no NUMA node come first. Then come the others by
-// node, by name, and those with an exclusive node last.
+// Compare orders pools of one kind. Pools that are not bound to NUMA nodes come first. The other pools are ordered by
+// NUMA nodes and then by name. Of two pools with equal nodes and names, the pool with the exclusive node comes last.
 func (w PoolID) Compare(o PoolID) int {
 	flag := func(b bool) int {
 		if b {

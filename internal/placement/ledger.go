@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Key identifies the owner of a grant: a container of a pod, by name. A container that is created again has
-// the same key, and so the same grant.
+// Key identifies the owner of a grant: a container of a pod, by the container's name. A container that is created again
+// has the same key. So it has the same grant.
 type Key struct{ PodUID, Container string }
 
 // Grant is the CPUs that a container owns.
@@ -20,14 +20,14 @@ type Grant struct {
 	Pod  string // namespace/name, for users
 	CPUs topology.Set
 	From string // the annotation or configuration key that requested the CPUs
-	// Lent reports whether reclaimed containers may use the CPUs while their owner does not.
+	// Lent reports whether containers of class reclaimed may also use the CPUs.
 	Lent bool
-	// ExclusiveNodes reports whether no other pod may get memory of the CPUs' NUMA nodes.
+	// ExclusiveNodes means that no other pod may get memory of the NUMA nodes of the CPUs.
 	ExclusiveNodes bool
-	// Claims has the CPUs by the UID of the resource claim that gave them; nil for other grants.
+	// Claims has the CPUs that resource claims gave, by the UID of the claim. It is nil for grants without claims.
 	Claims map[string]topology.Set
-	// RefusedCPUs is the number of CPUs that the container requested at its last resize, if the resize was
-	// refused; otherwise 0.
+	// RefusedCPUs is the number of CPUs that the container requested at its last resize, if the agent refused this
+	// resize; otherwise 0.
 	RefusedCPUs int
 }
 
@@ -35,14 +35,14 @@ type Grant struct {
 // same CPUs only if they share a resource claim. The zero Ledger is not usable; see NewLedger.
 type Ledger struct {
 	grantsByPod map[string][]Grant // by pod UID; code replaces a list and never changes it
-	ownedCPUs   topology.Set
-	lentCPUs    topology.Set // the owned CPUs that reclaimed containers may also use
+	ownedCPUs   topology.Set       // the CPUs of all grants
+	lentCPUs    topology.Set       // the owned CPUs that containers of class reclaimed may also use
 	// exclusiveNodeGrants counts the grants with ExclusiveNodes.
 	exclusiveNodeGrants int
-	// reservations has the CPUs that their owners cannot use now, by owner.
+	// reservations has the CPUs that are kept for an owner who cannot use them now, by owner.
 	reservations map[Key]Grant
-	// devicesByOwner has the names of the CDI devices that a container has exclusively, by owner. Code replaces the
-	// map and its lists, and never changes them.
+	// devicesByOwner has the names of the CDI devices that a container has exclusively, by the container's key. Code
+	// never changes the map or its lists, but makes new ones.
 	devicesByOwner map[Key][]string
 }
 
@@ -51,18 +51,18 @@ func NewLedger() *Ledger {
 	return &Ledger{grantsByPod: map[string][]Grant{}, reservations: map[Key]Grant{}}
 }
 
-// OwnedError is the error for CPUs that belong to another pod.
+// OwnedError is the error for CPUs that another pod or container owns.
 type OwnedError struct {
 	CPUs  topology.Set
 	Owner Grant
 }
 
-// Error says how many CPUs are owned, and by which pod.
+// Error returns a text with the number of CPUs and the pod that owns them.
 func (t *OwnedError) Error() string {
 	return fmt.Sprintf("%d CPUs are owned by pod %s", t.CPUs.Len(), t.Owner.Pod)
 }
 
-// Check returns an *OwnedError if another pod owns some of the CPUs, or has them reserved.
+// Check returns an *OwnedError if another pod owns some of the CPUs, or if some are reserved for another pod.
 func (l *Ledger) Check(key Key, cpus topology.Set) error {
 	if l.ownedCPUs.And(cpus).Minus(l.CPUsOfPod(key.PodUID)).Empty() && len(l.reservations) == 0 {
 		return nil
@@ -75,8 +75,8 @@ func (l *Ledger) Check(key Key, cpus topology.Set) error {
 	return nil
 }
 
-// CheckClaims returns an *OwnedError if another container owns some of the grant's CPUs, or has them reserved,
-// unless both have them from the same resource claim.
+// CheckClaims returns an *OwnedError if another container owns some of the grant's CPUs, or if some are reserved for
+// another container. CPUs that both have from the same resource claim are allowed.
 func (l *Ledger) CheckClaims(grant Grant) error {
 	for _, g := range append(l.Grants(), l.Reservations()...) {
 		both := g.CPUs.And(grant.CPUs)
@@ -90,13 +90,13 @@ func (l *Ledger) CheckClaims(grant Grant) error {
 	return nil
 }
 
-// Put records a grant that Check or CheckClaims allowed.
+// Put records a grant, for which Check or CheckClaims returned no error. It replaces an earlier grant of the same key.
 func (l *Ledger) Put(g Grant) {
 	l.put(g.Key.PodUID, append(withoutKey(l.grantsByPod[g.Key.PodUID], g.Key), g))
 }
 
-// Reserve records CPUs that a key owns in addition to its grant and cannot use now, for example because they
-// are offline. Other pods cannot get them. An empty set ends the reservation.
+// Reserve records CPUs that a container owns in addition to its grant, but cannot use now, for example because the CPUs
+// are offline. Other pods cannot get these CPUs. An empty set of CPUs ends the reservation.
 func (l *Ledger) Reserve(g Grant) {
 	if g.CPUs.Empty() {
 		delete(l.reservations, g.Key)
@@ -113,7 +113,7 @@ func (l *Ledger) ReservedForPod(uid string) topology.Set {
 	return union(maps.Values(l.reservations), func(g Grant) bool { return g.Key.PodUID == uid })
 }
 
-// union returns all CPUs of the grants that match.
+// union returns all CPUs of the grants for which the function match returns true.
 func union(grants iter.Seq[Grant], match func(Grant) bool) (cpus topology.Set) {
 	for g := range grants {
 		if match(g) {
@@ -141,17 +141,18 @@ func (l *Ledger) Drop(key Key) {
 	}
 }
 
+// withoutKey returns a copy of the list without the grant of a key.
 func withoutKey(grants []Grant, key Key) []Grant {
 	return slices.DeleteFunc(slices.Clone(grants), func(g Grant) bool { return g.Key == key })
 }
 
-// put replaces the grants of a pod, and updates the sums over all pods.
+// put replaces the grants of a pod. It also updates ownedCPUs, lentCPUs and exclusiveNodeGrants.
 func (l *Ledger) put(uid string, grants []Grant) {
-	old, was := l.CPUsOfPod(uid), l.grantsByPod[uid]
+	old, oldGrants := l.CPUsOfPod(uid), l.grantsByPod[uid]
 	l.ownedCPUs, l.lentCPUs = l.ownedCPUs.Minus(old), l.lentCPUs.Minus(old)
-	l.exclusiveNodeGrants += countExclusiveNodes(grants) - countExclusiveNodes(was)
+	l.exclusiveNodeGrants += countExclusiveNodeGrants(grants) - countExclusiveNodeGrants(oldGrants)
 	delete(l.grantsByPod, uid)
-	if slices.ContainsFunc(was, func(g Grant) bool { return g.Claims != nil }) { // containers of other pods may share these CPUs
+	if slices.ContainsFunc(oldGrants, func(g Grant) bool { return g.Claims != nil }) { // containers of other pods may share these CPUs
 		for _, others := range l.grantsByPod {
 			l.ownedCPUs = l.ownedCPUs.Union(union(slices.Values(others), func(g Grant) bool { return g.Claims != nil }))
 		}
@@ -161,12 +162,13 @@ func (l *Ledger) put(uid string, grants []Grant) {
 	}
 	l.grantsByPod[uid] = grants
 	lent := union(slices.Values(grants), func(g Grant) bool { return g.Lent })
-	kept := union(slices.Values(grants), func(g Grant) bool { return !g.Lent })
-	l.ownedCPUs = l.ownedCPUs.Union(lent).Union(kept)
-	l.lentCPUs = l.lentCPUs.Union(lent.Minus(kept))
+	notLent := union(slices.Values(grants), func(g Grant) bool { return !g.Lent })
+	l.ownedCPUs = l.ownedCPUs.Union(lent).Union(notLent)
+	l.lentCPUs = l.lentCPUs.Union(lent.Minus(notLent))
 }
 
-func countExclusiveNodes(grants []Grant) (n int) {
+// countExclusiveNodeGrants returns the number of grants with ExclusiveNodes.
+func countExclusiveNodeGrants(grants []Grant) (n int) {
 	for i := range grants {
 		if grants[i].ExclusiveNodes {
 			n++
@@ -185,10 +187,10 @@ func (l *Ledger) GrantOf(key Key) (Grant, bool) {
 	return Grant{}, false
 }
 
-// Exclusive returns all CPUs that containers own.
-func (l *Ledger) Exclusive() topology.Set { return l.ownedCPUs }
+// OwnedCPUs returns all CPUs that containers own.
+func (l *Ledger) OwnedCPUs() topology.Set { return l.ownedCPUs }
 
-// LentCPUs returns the owned CPUs that reclaimed containers may also use.
+// LentCPUs returns the owned CPUs that containers of class reclaimed may also use.
 func (l *Ledger) LentCPUs() topology.Set { return l.lentCPUs }
 
 // CPUsOfPod returns the CPUs that the containers of a pod own.
@@ -199,7 +201,8 @@ func (l *Ledger) CPUsOfPod(uid string) topology.Set {
 // GrantsOfPod returns the grants of a pod, in the order in which Put recorded them last.
 func (l *Ledger) GrantsOfPod(uid string) []Grant { return slices.Clone(l.grantsByPod[uid]) }
 
-// CombinedGrants returns one grant for each key of a pod. Its CPUs are the granted and the reserved ones.
+// CombinedGrants returns one grant for each key of a pod. The CPUs of each grant are the CPUs that the key owns, and
+// the CPUs that are reserved for the key.
 func (l *Ledger) CombinedGrants(uid string) []Grant {
 	out := l.GrantsOfPod(uid)
 	for key, kept := range l.reservations {
@@ -215,15 +218,15 @@ func (l *Ledger) CombinedGrants(uid string) []Grant {
 	return sortGrants(out)
 }
 
-// UnclaimedCPUs returns the CPUs that a pod owned before a restart of the agent and that none of its
+// UnassignedCPUs returns the CPUs that a pod owned before a restart of the agent and that none of its
 // containers owns now. The ledger has them under a key without a container name.
-func (l *Ledger) UnclaimedCPUs(uid string) topology.Set {
+func (l *Ledger) UnassignedCPUs(uid string) topology.Set {
 	left, _ := l.GrantOf(Key{PodUID: uid})
 	return left.CPUs.Minus(union(slices.Values(l.grantsByPod[uid]), func(g Grant) bool { return g.Key.Container != "" }))
 }
 
-// ExclusiveNodeCPUsOfOthers returns the CPUs of the grants with ExclusiveNodes that pods other than the given one
-// have. No other pod may use memory of the NUMA nodes of these CPUs.
+// ExclusiveNodeCPUsOfOthers returns the CPUs of the grants with ExclusiveNodes of all pods except the given pod. The
+// given pod must not use memory of the NUMA nodes of these CPUs.
 func (l *Ledger) ExclusiveNodeCPUsOfOthers(uid string) topology.Set {
 	var s topology.Set
 	if l.exclusiveNodeGrants == 0 {
@@ -245,8 +248,9 @@ func (l *Ledger) DropPod(uid string) bool {
 	return had
 }
 
-// HoldDevices replaces the list of CDI devices that a key has exclusively. An empty list frees its devices.
-func (l *Ledger) HoldDevices(key Key, names []string) {
+// SetDevices replaces the list of CDI devices that a container has exclusively. With an empty list, the container has
+// no devices exclusively.
+func (l *Ledger) SetDevices(key Key, names []string) {
 	l.devicesByOwner = maps.Clone(l.devicesByOwner)
 	if len(names) == 0 {
 		delete(l.devicesByOwner, key)
@@ -262,8 +266,8 @@ func (l *Ledger) HoldDevices(key Key, names []string) {
 // map.
 func (l *Ledger) Devices() map[Key][]string { return l.devicesByOwner }
 
-// DevicesOfPod returns the keys of a pod that have CDI devices exclusively, sorted.
-func (l *Ledger) DevicesOfPod(uid string) (keys []Key) {
+// KeysWithDevices returns the keys of the containers of a pod that have CDI devices exclusively, sorted.
+func (l *Ledger) KeysWithDevices(uid string) (keys []Key) {
 	for key := range l.devicesByOwner {
 		if key.PodUID == uid {
 			keys = append(keys, key)
@@ -273,7 +277,7 @@ func (l *Ledger) DevicesOfPod(uid string) (keys []Key) {
 	return keys
 }
 
-// HasCPUs reports whether a pod owns CPUs or has reserved CPUs.
+// HasCPUs reports whether a pod owns CPUs, or whether CPUs are reserved for the pod.
 func (l *Ledger) HasCPUs(uid string) bool {
 	return len(l.grantsByPod[uid]) > 0 || !l.ReservedForPod(uid).Empty()
 }
@@ -295,7 +299,7 @@ func sortGrants(grants []Grant) []Grant {
 	return grants
 }
 
-// Clone returns an independent copy.
+// Clone returns a copy. A change of the ledger or the copy does not change the other one.
 func (l *Ledger) Clone() *Ledger {
 	c := *l
 	c.grantsByPod, c.reservations = maps.Clone(l.grantsByPod), maps.Clone(l.reservations)

@@ -51,11 +51,11 @@ func TestLedgerCounts(t *testing.T) {
 					kept = kept.Union(g.CPUs)
 				}
 			}
-			if len(l.Grants()) != len(plain) || l.Exclusive() != owned || l.LentCPUs() != owned.Minus(kept) {
-				t.Fatalf("%v: owned %v, lent %v", plain, l.Exclusive().Members(), l.LentCPUs().Members())
+			if len(l.Grants()) != len(plain) || l.OwnedCPUs() != owned || l.LentCPUs() != owned.Minus(kept) {
+				t.Fatalf("%v: owned %v, lent %v", plain, l.OwnedCPUs().Members(), l.LentCPUs().Members())
 			}
 		}
-		if !l.Exclusive().Empty() && l.Check(Key{"other", "a"}, l.Exclusive()) == nil {
+		if !l.OwnedCPUs().Empty() && l.Check(Key{"other", "a"}, l.OwnedCPUs()) == nil {
 			t.Fatal("CPUs of one pod are granted to another")
 		}
 	})

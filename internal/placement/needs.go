@@ -13,12 +13,13 @@ type Need struct {
 	PoolID    PoolID
 	MilliCPUs int64 // the requested CPU time
 	Members   int   // the number of containers
-	// Devices are the sums for containers with devices near which the pool should have CPUs, sorted; nil for
-	// none.
+	// Devices are the requests of the containers with devices near which the pool should have CPUs, sorted by pattern
+	// and CPUs. It is nil if there are no such containers.
 	Devices []DeviceNeed
 }
 
-// DeviceCPUs are the CPUs near the devices of a container that match an entry of preferCloseToDevices.
+// DeviceCPUs are the CPUs near some devices of a container: the devices that match one pattern of the configuration key
+// preferCloseToDevices.
 type DeviceCPUs struct {
 	Pattern string `json:"Wish"`
 	CPUs    topology.Set
@@ -28,12 +29,12 @@ func (d DeviceCPUs) compare(o DeviceCPUs) int {
 	return cmp.Or(cmp.Compare(d.Pattern, o.Pattern), slices.Compare(d.CPUs[:], o.CPUs[:]))
 }
 
-// DeviceNeed is the sum of the requests of containers whose devices are near the same CPUs.
+// DeviceNeed is the sum of the requests of containers whose devices match the same pattern and are near the same CPUs.
 type DeviceNeed struct {
 	DeviceCPUs
 
-	MilliCPUs int64
-	Members   int
+	MilliCPUs int64 // the requested CPU time
+	Members   int   // the number of containers
 }
 
 // Size returns the number of CPUs that the containers request, rounded up, and at least one.
@@ -42,7 +43,8 @@ func (d *DeviceNeed) Size() int {
 	return int(min(max((d.MilliCPUs+milliOfCPU-1)/milliOfCPU, 1), topology.MaxCPUs))
 }
 
-// withDevices adds milli and members to the needs of the given devices. Negative numbers subtract.
+// withDevices adds requests of milli milli-CPUs and members containers to the needs of the given devices. Negative
+// numbers subtract. It returns a new list.
 func withDevices(all []DeviceNeed, milli int64, members int, devices []DeviceCPUs) []DeviceNeed {
 	if len(devices) == 0 {
 		return all
@@ -56,7 +58,7 @@ func withDevices(all []DeviceNeed, milli int64, members int, devices []DeviceCPU
 		all[at].MilliCPUs, all[at].Members = all[at].MilliCPUs+milli, all[at].Members+members
 	}
 	if all = slices.DeleteFunc(all, func(d DeviceNeed) bool { return d.Members == 0 }); len(all) == 0 {
-		return nil // the same as for a pool without devices, so that equal needs compare as equal
+		return nil // a pool without devices has nil, so that equal needs compare as equal
 	}
 	return all
 }
@@ -65,11 +67,11 @@ func (n *Need) equals(o *Need) bool {
 	return n.PoolID == o.PoolID && n.MilliCPUs == o.MilliCPUs && n.Members == o.Members && slices.Equal(n.Devices, o.Devices)
 }
 
-// Needs are the needs of all pools that have containers, sorted by pool. Code never changes a list; WithRequests
-// makes a new one. So layouts can share the entries, and most comparisons only compare pointers.
+// Needs are the needs of all pools that have containers, sorted by pool. Code never changes a list, and WithRequests
+// makes a new list. So layouts can share the entries, and most comparisons of entries only compare pointers.
 type Needs []*Need
 
-// NeedsOf makes needs from the milli-CPUs of pools, with one container in each pool.
+// NeedsOf makes needs in which each pool has one container. The parameter milli has the requested milli-CPUs by pool.
 func NeedsOf(milli map[PoolID]int64) (n Needs) {
 	for w, amount := range milli {
 		n = n.WithRequests(w, amount, 1)
@@ -77,12 +79,12 @@ func NeedsOf(milli map[PoolID]int64) (n Needs) {
 	return n
 }
 
-// find returns the index of a pool's need. If found is false, at is the index at which to insert the need.
+// find returns the index of a pool's need. If found is false, the result at is the index at which to insert the need.
 func (n Needs) find(w PoolID) (at int, found bool) {
 	return slices.BinarySearchFunc(n, w, func(a *Need, w PoolID) int { return a.PoolID.Compare(w) })
 }
 
-// OfPool returns the need of a pool; used is false if it has no containers.
+// OfPool returns the need of a pool. The result used is false if the pool has no containers.
 func (n Needs) OfPool(w PoolID) (of Need, used bool) {
 	if at, found := n.find(w); found {
 		return *n[at], true
@@ -90,8 +92,8 @@ func (n Needs) OfPool(w PoolID) (of Need, used bool) {
 	return Need{PoolID: w}, false
 }
 
-// WithRequests returns needs in which a pool has milli more milli-CPUs and members more containers. Negative numbers
-// subtract. devices are the devices of these containers.
+// WithRequests returns new needs. It adds requests of milli milli-CPUs and members containers to the need of a pool.
+// Negative numbers subtract. The parameter devices has the devices of these containers.
 func (n Needs) WithRequests(w PoolID, milli int64, members int, devices ...DeviceCPUs) Needs {
 	at, found := n.find(w)
 	sum := Need{PoolID: w, MilliCPUs: milli, Members: members}

@@ -14,15 +14,15 @@ import (
 // LocatedDevice is a device of a container, with the CPUs near it.
 type LocatedDevice struct {
 	Name     string // for users: the name of a resource, or the address of a PCI function
-	Path     string // the name of the device in the topology hints of nri-plugins
+	Path     string // the name that nri-plugins uses for the device in topology hints
 	NearCPUs topology.Set
 }
 
-// PodResourcesPrefix begins the path of a device that the kubelet's PodResources API reports.
+// PodResourcesPrefix is the prefix of LocatedDevice.Path for devices that the kubelet's PodResources API reports.
 const PodResourcesPrefix = "podresourceapi:"
 
-// LocatedDevices returns the granted devices whose nearest CPUs are known, sorted. It finds these CPUs by the
-// NUMA nodes that the kubelet reports, by PCI addresses, and by the numbers of character devices.
+// LocatedDevices returns the granted devices whose nearest CPUs are known, sorted. The sources are the NUMA nodes that
+// the kubelet reports, PCI addresses, and the numbers of character devices.
 func LocatedDevices(m *topology.Machine, grants []lifecycle.DeviceGrant) []LocatedDevice {
 	found := locatedDevices{machine: m}
 	for i := range grants {
@@ -41,20 +41,21 @@ type locatedDevices struct {
 	all     []LocatedDevice
 }
 
+// add adds a device. It does nothing if near is empty.
 func (d *locatedDevices) add(name, path string, near topology.Set) {
 	if !near.Empty() {
 		d.all = append(d.all, LocatedDevice{name, path, near})
 	}
 }
 
-// addFunction adds a PCI function, if address is the address of one.
+// addFunction adds the PCI function with an address. It does nothing if the machine has no such PCI function.
 func (d *locatedDevices) addFunction(address, path string) {
 	if dev, ok := d.machine.DeviceAt(address); ok && intent.IsPCIAddress(address) {
 		d.add(address, path, d.machine.CPUsNear(dev))
 	}
 }
 
-// addReported adds the devices of a grant that the kubelet reports with NUMA nodes. It also adds those whose
+// addReported adds the devices of a grant that the kubelet reports with NUMA nodes. It also adds the devices whose
 // resource id or CDI device name is a PCI address.
 func (d *locatedDevices) addReported(g *lifecycle.DeviceGrant) {
 	for resource, nodes := range g.NUMA {
@@ -75,7 +76,7 @@ func (d *locatedDevices) addReported(g *lifecycle.DeviceGrant) {
 	}
 }
 
-// addNodes adds the devices to which character device nodes belong.
+// addNodes adds the devices to which character device nodes, such as /dev/nvidia0, belong.
 func (d *locatedDevices) addNodes(nodes []lifecycle.Device) {
 	for i := range nodes {
 		n := &nodes[i]

@@ -8,14 +8,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy decides which containers own CPUs that no scheduler assigned, and which CPUs all other
-// containers share. It answers from its arguments and keeps no state. The engine handles
+// Policy decides which containers own CPUs that no scheduler assigned, and which CPUs all other containers share. A
+// policy keeps no state, so each result depends only on the arguments and the configuration. The engine handles
 // recovery, resizes, init containers, offline CPUs and authorization.
 type Policy interface {
 	// Terms returns the conditions under which a container owns CPUs.
 	Terms(m *topology.Machine, s Subject) Terms
-	// Choose returns all CPUs that an owner should have after the request: a new owner, or an owner that gets
-	// more or fewer CPUs. The error is a sentence for users.
+	// Choose returns all CPUs that an owner should have after the request w. The owner is a new owner, or an owner that
+	// gets more or fewer CPUs. The error is a sentence for users.
 	Choose(v View, s Subject, w CPURequest) (Assignment, error)
 	// Share returns the pool of a container that owns no CPUs, or the pool in which an owner shares CPUs
 	// (Terms.SharesFraction).
@@ -24,15 +24,15 @@ type Policy interface {
 	Layout(p *Pools, d Demand) *Layout
 }
 
-// Partitioner is a policy that places containers in parts of the node.
+// Partitioner is a policy that places containers in parts of the node, such as NUMA nodes.
 type Partitioner interface {
-	// PartOf returns the name of the part of the node in which the policy placed a container; "" if none. g
-	// has the CPUs of the container.
+	// PartOf returns the name of the part of the node in which the policy placed a container, or "" if it placed the
+	// container in no part. The parameter g is the CPU group of the container.
 	PartOf(g CPUGroup) string
 }
 
-// PartOf returns the name of the part of the node in which a policy placed a container; "" if none. g has the
-// CPUs of the container.
+// PartOf returns the name of the part of the node in which a policy placed a container, or "" if it placed the
+// container in no part. The parameter g is the CPU group of the container.
 func PartOf(p Policy, g CPUGroup) string {
 	if parted, is := p.(Partitioner); is {
 		return parted.PartOf(g)
@@ -42,13 +42,13 @@ func PartOf(p Policy, g CPUGroup) string {
 
 // SchedulingChooser is a policy that chooses scheduling classes for all containers, including those that own CPUs.
 type SchedulingChooser interface {
-	// SchedulingOf returns the scheduling class of a container. The class has no name if the container gets
-	// none.
+	// SchedulingOf returns the scheduling class of a container. The class has no name if the container gets no
+	// scheduling class.
 	SchedulingOf(s Subject) (lifecycle.SchedulingClass, []lifecycle.Problem)
 }
 
-// SchedulingOf returns the scheduling class that a policy chooses for a container. The class has no name if
-// the policy chooses none, or chooses it in Share together with the pool.
+// SchedulingOf returns the scheduling class that a policy chooses for a container. The class has no name if the policy
+// chooses no scheduling class here. Some policies choose it in Policy.Share.
 func SchedulingOf(p Policy, s Subject) (c lifecycle.SchedulingClass, problems []lifecycle.Problem) {
 	if schedules, is := p.(SchedulingChooser); is {
 		return schedules.SchedulingOf(s)
@@ -56,14 +56,15 @@ func SchedulingOf(p Policy, s Subject) (c lifecycle.SchedulingClass, problems []
 	return c, nil
 }
 
-// BalloonNamer is a policy whose balloons belong to types.
+// BalloonNamer is a policy that chooses a balloon type for containers, and names the balloons of each type.
 type BalloonNamer interface {
-	// BalloonOf returns the name of the nth balloon of a container's type; "" if the container
-	// is in no balloon, or if the type may not have so many.
+	// BalloonOf returns the name of the balloon with the index nth, from 0, of a container's balloon type. It returns
+	// "" if the container is in no balloon, or if the type may not have so many balloons.
 	BalloonOf(s Subject, nth int) string
 }
 
-// BalloonOf returns the name of the nth balloon of a container's type; "" if the policy names no balloons.
+// BalloonOf returns the name of the balloon with the index nth, from 0, of a container's balloon type. It returns "" if
+// there is no such balloon, or if the policy is no BalloonNamer.
 func BalloonOf(p Policy, s Subject, nth int) string {
 	if names, is := p.(BalloonNamer); is {
 		return names.BalloonOf(s, nth)
@@ -81,8 +82,9 @@ type View struct {
 	FreeCPUs topology.Set
 	// PlacementOff reports that placement is off, so no container owns CPUs.
 	PlacementOff bool
-	// CountMembers returns how many containers of a balloon have the membership.
-	CountMembers func(Membership) int
+	// CountMembers returns how many containers of the balloon m.Balloon belong to the namespace or group of the
+	// membership m.
+	CountMembers func(m Membership) int
 }
 
 // Membership identifies the containers of one balloon that belong to one namespace, or to one group (groupBy
@@ -96,37 +98,40 @@ type Membership struct {
 // Subject is the container, or the whole pod, that a policy decides about.
 type Subject struct {
 	Intent *intent.Pod
-	// Requested are the container's resources in the runtime's request. PodRequested are the resources of its
-	// pod. They are nil if unknown.
+	// Requested are the container's resources in the runtime's request. PodRequested are the resources of the
+	// container's pod. Both are nil if unknown.
 	Requested, PodRequested *lifecycle.Resources
-	// KubeletGrant has the CPUs and memory nodes that the kubelet's static managers gave the container.
-	// Claims has the CPUs that resource claims give it; nil for none.
+	// KubeletGrant has the CPUs and memory nodes that the kubelet's static managers gave the container. Claims has the
+	// CPUs that resource claims give the container; nil for none.
 	KubeletGrant lifecycle.StaticGrant
 	Claims       *lifecycle.ClaimGrant
-	// Devices are the devices of all containers that own, or will own, the same CPUs.
+	// Devices are the devices of all containers that own, or will own, the same CPUs as the subject.
 	Devices []lifecycle.DeviceGrant
-	// OwnedByPod are the CPUs that the containers of its pod own.
+	// OwnedByPod are the CPUs that the containers of the subject's pod own.
 	OwnedByPod topology.Set
-	// OwnedByContainer are the CPUs that the container owns, if Share should choose a pool for the rest of its request.
+	// OwnedByContainer are the CPUs that the container owns, if Share should choose a pool for the rest of the
+	// container's request; otherwise empty.
 	OwnedByContainer topology.Set
-	// FirstPoolChoice reports that no pool was chosen for the container before. CurrentCPUs are the CPUs on which the
-	// container runs, if an earlier agent chose them and left no record; otherwise empty.
+	// FirstPoolChoice reports that no policy has chosen a pool for the container before. CurrentCPUs are the CPUs on
+	// which the container runs, if an earlier agent chose these CPUs and left no record of the choice; otherwise empty.
 	FirstPoolChoice bool
 	CurrentCPUs     topology.Set
-	// Memory is the memory that should be near its CPUs, if the container is bound to NUMA nodes.
+	// Memory is the memory that should be near the subject's CPUs, if the container is bound to NUMA nodes.
 	Memory Memory
-	// PoolNode is the NUMA node of its pool. PodPoolNode is the NUMA node of the pools of its pod's other
-	// containers. AllowedNodes are the ids of the NUMA nodes that the policy may choose; empty means all.
+	// PoolNode is the NUMA node to which the container's pool is bound. PodPoolNode is the NUMA node to which the pools
+	// of the other containers of the pod are bound. AllowedNodes are the ids of the NUMA nodes that the policy may
+	// choose; empty means all.
 	PoolNode, PodPoolNode lifecycle.Opt[int]
 	AllowedNodes          []int
-	// Pod is the container's pod, and Name the container's name. PoolName is the name of its balloon, or of
-	// its part of the node; "" for none. Neighbours are the other live containers of its pod.
+	// Pod is the container's pod, and Name the container's name. PoolName is the name of the container's balloon, or of
+	// its part of the node; "" for none. Neighbours are the other live containers of the pod.
 	Pod        *lifecycle.Pod
 	Name       string
 	PoolName   string
 	Neighbours []Neighbour
-	// AffinityWeights returns the sums of the weights of the container's affinities, by the part of the node in
-	// which the matching containers are. A negative sum means that the container should be far from them.
+	// AffinityWeights returns the sums of the weights of the container's affinities. The keys are the names of the
+	// parts of the node in which the matching containers are. If a sum is negative, the container should be far from
+	// the matching containers in this part.
 	AffinityWeights func() map[string]int
 }
 
@@ -140,10 +145,10 @@ type Neighbour struct {
 // CountBasis says which request determines how many CPUs a policy chooses for an owner.
 type CountBasis int
 
-// The bases of the count.
+// The values of CountBasis.
 const (
 	CountNone         CountBasis = iota // the policy chooses no CPUs
-	CountByResources                    // the resources of the pod, or of the container if the pod's are unknown
+	CountByResources                    // the resources of the pod, or the resources of the container if the pod's resources are unknown
 	CountWholeRequest                   // the container's request, if the request is a whole number of CPUs and equal to the limit
 	CountWholePart                      // the container's request rounded down to whole CPUs, if the request is equal to the limit
 )
@@ -160,17 +165,18 @@ type Terms struct {
 	Threads    Threads
 	CountBasis CountBasis
 	Key        string // the annotation or configuration key that requests owned CPUs
-	// Lent and ExclusiveNodes are copied to the grant.
+	// Lent means that containers of class reclaimed may also use the owner's CPUs. ExclusiveNodes means that no other
+	// pod may get memory of the NUMA nodes of the owner's CPUs.
 	Lent, ExclusiveNodes bool
-	// SharesFraction means that an owner also shares CPUs of a pool, for the fraction of a CPU in its
-	// request. Share returns the pool.
+	// SharesFraction means that an owner also shares CPUs of a pool, if its request has a fraction of a CPU. The method
+	// Policy.Share returns the pool.
 	SharesFraction bool
 	// NearDevices reports that the policy chooses CPUs near the devices of an owner.
 	NearDevices bool
 	// PoolsNearDevices reports that pools also get CPUs near the devices of their containers.
 	PoolsNearDevices bool
-	// NoGrantReason is the reason why the agent grants no CPUs: another program decides which containers own
-	// CPUs. It is nil if the agent decides.
+	// NoGrantReason is set if another program decides which containers own CPUs. It is then the reason why the agent
+	// grants no CPUs. It is nil if the agent decides.
 	NoGrantReason error
 	// ByClaims means that resource claims decide who owns CPUs. A cpuset in the runtime's request then comes
 	// from the DRA driver, and does not limit pools.
@@ -192,17 +198,17 @@ func (t Terms) WithoutGrants(reason error) Terms {
 // ExternalGrant are the CPUs that another program gave to a container exclusively.
 type ExternalGrant struct {
 	CPUs topology.Set
-	// From is copied to the grant: ByKubelet or ByClaims. SentenceStart begins the problem for CPUs that
-	// another container owns, such as "the kubelet gave it".
+	// From names the program: ByKubelet or ByClaims. It becomes Grant.From. SentenceStart is the begin of the message
+	// about given CPUs that another container owns, such as "the kubelet gave it".
 	From, SentenceStart string
-	// Claims has the CPUs by UID of the claim. Containers with the same claim share its CPUs.
+	// Claims has the CPUs by UID of the claim. Containers with the same claim share the CPUs of the claim.
 	Claims map[string]topology.Set
 	// Offline are further CPUs that the program gave the container and that are offline.
 	Offline topology.Set
-	Why     string
+	Why     string // a clause for users that explains why the container owns the CPUs
 	// Mems are the ids of the memory nodes to which the program bound the container.
 	Mems []int
-	// Problems describe contradictions in the sources.
+	// Problems describe contradictions in what the program reports.
 	Problems []lifecycle.Problem
 }
 
@@ -212,37 +218,37 @@ const ByKubelet = "the kubelet's static CPU manager"
 // ByClaims is the From of grants and assignments whose CPUs resource claims gave.
 const ByClaims = "resource claims"
 
-// IsExternal reports whether another program gave the CPUs of a grant, by the grant's From. Such a program
-// reports the grant again after a restart of the agent.
+// IsExternal reports whether another program gave the CPUs of a grant whose field From is from. After a restart of the
+// agent, the other program reports the grant again.
 func IsExternal(from string) bool { return from == ByKubelet || from == ByClaims }
 
 // CPURequest says how many CPUs an owner should have, and which CPUs it has.
 type CPURequest struct {
-	N int
-	// UsableCPUs are the CPUs that the owner has and can use. The policy adds CPUs to them, or chooses which
-	// of them the owner keeps. OwnedCPUs also has the CPUs that the owner has and cannot use now.
+	N int // the number of CPUs that the owner should have
+	// UsableCPUs are the CPUs that the owner has and can use. The policy adds CPUs to these CPUs, or chooses which of
+	// them the owner keeps. OwnedCPUs are all CPUs that the owner has, including CPUs that it cannot use now.
 	UsableCPUs, OwnedCPUs topology.Set
-	// TakenOverCPUs are CPUs of its pod that a new owner should get before any other CPUs.
+	// TakenOverCPUs are CPUs of the pod that no other container of the pod needs any more, such as CPUs of init
+	// containers. A new owner should get these CPUs before any other CPUs.
 	TakenOverCPUs topology.Set
-	// AnyCPUs reports that the owner has no preference among CPUs.
+	// AnyCPUs means that the policy may choose any CPUs, because the owner has no preference.
 	AnyCPUs bool
 	// Memory is the memory that a new owner may use.
 	Memory Memory
 }
 
-// Memory is an amount of memory, and the free memory of the nodes.
+// Memory is an amount of memory, and the free memory of the NUMA nodes.
 type Memory struct {
-	Bytes uint64 // 0 for no limit
-	// FreeByNode is the free memory of each NUMA node in bytes, in the order of the machine; nil if
-	// unknown.
+	Bytes uint64 // the amount; 0 means that the amount is not limited
+	// FreeByNode is the free memory of each NUMA node in bytes, in the order of topology.Machine.Nodes; nil if unknown.
 	FreeByNode []uint64
 }
 
-// RequirementError is the error for CPUs that a pod requires and cannot get. Its container must not be
-// created without them.
+// RequirementError is the error for CPUs that a pod requires and cannot get. The agent must not let the runtime create
+// the pod's container without these CPUs.
 type RequirementError struct{ Key, Reason string }
 
-// Error names the key that requires the CPUs, and the reason why they are missing.
+// Error returns a text with the key that requires the CPUs, and the reason why the pod cannot get the CPUs.
 func (u *RequirementError) Error() string { return u.Key + ": " + u.Reason }
 
 // Assignment is what a policy chose for a container: CPUs of its own or a pool, and the reason.
@@ -250,33 +256,33 @@ type Assignment struct {
 	CPUs     topology.Set
 	Group    CPUGroup
 	PoolNode lifecycle.Opt[int]
-	// Memberships are the namespace and the group of the container, if its balloon's type places containers
-	// by them.
+	// Memberships are the namespace and the group of the container, if the balloon type places containers by namespace
+	// or group.
 	Memberships []Membership
-	// Devices are the devices of the container near which its pool should have CPUs.
+	// Devices are the devices of the container near which the container's pool should have CPUs.
 	Devices []DeviceCPUs
 	// Memory says to which memory nodes the container is bound, if the policy chooses them.
 	Memory MemoryChoice
-	// Scheduling is the scheduling class of its processes; without a name if the policy chooses none.
+	// Scheduling is the scheduling class of the container's processes. It has no name if the policy chooses no class.
 	Scheduling lifecycle.SchedulingClass
-	// From is the annotation or configuration key that requested the choice. Why is a clause that explains
+	// From is the annotation or configuration key that requested the choice. Why is a clause for users that explains
 	// the choice.
 	From, Why string
 	Problems  []lifecycle.Problem
 }
 
-// MemoryChoice says which memory nodes a container is bound to. The zero value binds it to DRAM
-// near its CPUs, and to other kinds if there is too little.
+// MemoryChoice says to which memory nodes a container is bound. The zero value binds the container to DRAM near its
+// CPUs. If there is too little DRAM, it also binds the container to other kinds of memory.
 type MemoryChoice struct {
 	// KeepRequested means that the agent binds the container to no memory nodes. The nodes of the runtime's
 	// request stay.
 	KeepRequested bool `json:"Keep"`
-	// Kinds are kinds of memory: the container gets the nearest node of each kind, and further nodes of these
-	// kinds if its memory does not fit. From is the key that requested them.
+	// Kinds are kinds of memory: the container gets the nearest node of each kind, and further nodes of these kinds if
+	// the container's memory does not fit. From is the annotation or configuration key that requested the kinds.
 	Kinds []topology.MemoryKind
 	From  string
-	// ColdStartSeconds is for how many seconds a starting container has only PMEM. ColdStartKey is the key
-	// that requested it.
+	// ColdStartSeconds is the duration of the cold start. During this time a started container has only PMEM.
+	// ColdStartKey is the annotation or configuration key that requested the cold start.
 	ColdStartSeconds int    `json:"Cold"`
 	ColdStartKey     string `json:"ColdFrom"`
 }
@@ -285,23 +291,25 @@ type MemoryChoice struct {
 const sharesOfCPU = 1024
 
 // KubeletCPUsByRequest returns the CPUs that the kubelet's static CPU manager gave to a container exclusively. NRI and
-// the CRI have no field for this. The sign is a Guaranteed pod, and a cpuset in the runtime's request that has as many
-// CPUs as its cpu.shares stand for (Kubernetes 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). Other containers
-// get the cpuset of the remaining CPUs, or none. The result is empty if the pod itself requests CPUs.
+// the CRI have no field that says this. So KubeletCPUsByRequest compares the cpuset and the cpu.shares in the runtime's
+// request. The kubelet gave CPUs exclusively if the pod is Guaranteed, and the cpuset has as many CPUs as the
+// cpu.shares stand for (Kubernetes 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). To other containers the
+// kubelet gives the cpuset of the remaining CPUs, or no cpuset. The result is empty if an annotation of the pod
+// requests certain CPUs.
 func KubeletCPUsByRequest(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources) topology.Set {
 	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.IsSet() {
 		return topology.Set{}
 	}
-	// The list may have CPUs that are offline; the container owns them, too.
-	if requested.CPU.Shares.V != uint64(m.PlacesOf(requested.CPU.CPUs).Len())*sharesOfCPU {
+	// The cpuset may have offline CPUs. They count, because the container owns them, too.
+	if requested.CPU.Shares.V != uint64(m.KnownCPUsOf(requested.CPU.CPUs).Len())*sharesOfCPU {
 		return topology.Set{}
 	}
 	return m.OnlineOf(requested.CPU.CPUs)
 }
 
-// ShareByClass assigns a container to the pool of its class. It follows the order of cases of
-// Koordinator for pods without assigned CPUs (plugin CPUSetAllocator, v1.7), with the
-// differences that hook.CPUSetOptions states.
+// ShareByClass assigns a container to the pool of the container's class. The order of the cases is Koordinator's order
+// for pods without assigned CPUs (plugin CPUSetAllocator, v1.7). The fields Unlabelled and ReclaimedByNUMA of
+// hook.CPUSetOptions can change the pool.
 func ShareByClass(v View, s Subject) (a Assignment) {
 	in, pools := s.Intent, v.Pools
 	class, key := in.Class.V, in.Class.Key
@@ -339,7 +347,7 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 		assign(reclaimed, key, "the reclaimed pool")
 	case class == intent.Shared:
 		assign(shared, key, "the shared pool")
-	case class == intent.Dedicated && v.Layout.SizesSharedPools(): // the agent could choose no CPUs for it, and a problem says why
+	case class == intent.Dedicated && v.Layout.SizesSharedPools(): // the agent could choose no CPUs for the container, and a problem says why
 		assign(shared, key, "the shared pool: the container got no CPUs of its own")
 	case class == intent.Dedicated:
 		assign(shared, key, "the shared pool: the scheduler assigned no CPUs")
@@ -351,8 +359,8 @@ func ShareByClass(v View, s Subject) (a Assignment) {
 	return a
 }
 
-// SharedNodes returns the ids of the NUMA nodes that a scheduler chose for a pod of class shared, if it chose
-// several. It is empty if the pod is bound to one node or to none.
+// SharedNodes returns the ids of the NUMA nodes that a scheduler chose for a pod of class shared, if the scheduler
+// chose several. The result is empty if the pod is bound to one NUMA node or to no NUMA node.
 func SharedNodes(v View, in *intent.Pod) (ids []int) {
 	if in.Class.V != intent.Shared || !in.NUMA.IsSet() || in.NUMA.V.ExcludeOthers || len(in.NUMA.V.IDs) > 0 || !v.Layout.SizesSharedPools() {
 		return nil
@@ -369,7 +377,7 @@ func SharedNodes(v View, in *intent.Pod) (ids []int) {
 	return ids
 }
 
-// narrowToNodes narrows a pool to the CPUs of the NUMA nodes that a scheduler chose.
+// narrowToNodes limits the CPUs of the assigned pool to the NUMA nodes that a scheduler chose.
 func (a *Assignment) narrowToNodes(m *topology.Machine, in *intent.Pod) {
 	for _, id := range in.Nodes.V {
 		if n, ok := m.Node(id); ok {
@@ -393,6 +401,6 @@ func unknownNodes(m *topology.Machine, in *intent.Pod) []lifecycle.Problem {
 	slices.Sort(unknown)
 	return []lifecycle.Problem{{
 		Key: in.Nodes.Key, Value: intent.Printable(topology.FormatList(unknown)),
-		Reason: "this node has no such NUMA node with CPUs", Refused: true,
+		Reason: "the machine has no NUMA nodes with these ids, or they have no CPUs", Refused: true,
 	}}
 }

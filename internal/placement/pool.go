@@ -8,14 +8,13 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// PoolKind is a kind of pool. The containers of a pool share its CPUs.
+// PoolKind is a kind of pool. The containers of a pool share the pool's CPUs.
 type PoolKind int
 
-// The kinds of pools. Unclassified is for containers that request nothing; it has all CPUs without an owner,
-// except reserved CPUs with Pools.HardReserved.
-// Exclusive means that the container is in no pool and owns its CPUs. A Balloon is a set of CPUs that only
-// the containers of the balloon use. A TreePool has the CPUs of a part of the node, such as a NUMA node, that
-// have no owner.
+// The kinds of pools. Unclassified is for containers that request no pool. It has all CPUs without an owner. If
+// Pools.HardReserved is set, it does not have the reserved CPUs. Exclusive means that the container is in no pool and
+// owns its CPUs. A Balloon is a set of CPUs that only the containers of the balloon use. A TreePool has the CPUs of a
+// part of the node, such as a NUMA node, that have no owner.
 const (
 	Unclassified PoolKind = iota
 	Shared
@@ -26,7 +25,7 @@ const (
 	TreePool
 )
 
-// String returns the pool's name.
+// String returns the name of the kind.
 func (p PoolKind) String() string {
 	return [...]string{"rest", "shared", "reclaimed", "system", "exclusive", "balloon", "tree"}[p]
 }
@@ -35,22 +34,24 @@ func (p PoolKind) String() string {
 // of its pool.
 func (p PoolKind) Named() bool { return p == Balloon || p == TreePool }
 
-// Pools are the CPUs of each pool while no CPU has an owner.
+// Pools are the configured CPUs of each pool: the CPUs that the pool has while no CPU has an owner.
 type Pools struct {
 	Online, Reserved, Shared, Reclaimed topology.Set
 	// System is empty if containers of class system have no pool.
 	System topology.Set
 	// HardReserved means that only containers of class system may use reserved CPUs.
 	HardReserved bool
-	// UnlabelledShared means that pods without a class use the shared pool, unless they are BestEffort.
+	// UnlabelledShared means that pods without a class use the shared pool. BestEffort pods are excepted.
 	UnlabelledShared bool
-	// ReclaimedByNUMA means that reclaimed pods use CPUs of the NUMA nodes that a scheduler chose for them.
+	// ReclaimedByNUMA means that a pod of class reclaimed uses only reclaimed CPUs of the NUMA nodes that a scheduler
+	// chose for the pod.
 	ReclaimedByNUMA bool
 }
 
 // UnclassifiedCPUs returns the CPUs for containers in the pool Unclassified.
 func (p *Pools) UnclassifiedCPUs() topology.Set { return p.configuredCPUs(Unclassified) }
 
+// configuredCPUs returns the CPUs of a pool while no CPU has an owner.
 func (p *Pools) configuredCPUs(pool PoolKind) topology.Set {
 	switch {
 	case pool == Shared:
@@ -68,9 +69,9 @@ func (p *Pools) configuredCPUs(pool PoolKind) topology.Set {
 // PoolID identifies a pool among the pools of one kind.
 type PoolID struct {
 	Name string // "" is the default pool
-	// BoundToNodes means that the pool has only CPUs of the NUMA node with id Node. If the pool is bound to
-	// several nodes, Nodes lists their ids, and Node is the lowest. ExclusiveNode means that no other pool
-	// uses its single node.
+	// BoundToNodes means that the pool has only CPUs of the NUMA node with id Node. If the pool is bound to several
+	// nodes, Nodes lists their ids, and Node is the lowest. ExclusiveNode means that no other pool uses the single NUMA
+	// node of this pool.
 	BoundToNodes  bool `json:"Bound"`
 	Node          int
 	Nodes         string
@@ -98,7 +99,7 @@ func (w PoolID) NodeIDs() []int {
 	}
 }
 
-// IsBoundTo reports whether the pool is bound to a NUMA node, alone or among others.
+// IsBoundTo reports whether the pool is bound to a NUMA node, possibly together with other NUMA nodes.
 func (w PoolID) IsBoundTo(id int) bool {
 	return w.BoundToNodes && (w.Node == id || w.Nodes != "" && slices.Contains(w.NodeIDs(), id))
 }
@@ -121,28 +122,28 @@ func (w PoolID) String() string {
 // ReservedPool is the name of the system pool that consists of the reserved CPUs.
 const ReservedPool = "reserve"
 
-// CPUGroup says which CPUs a container has: CPUs of a pool with limits, or owned CPUs. Containers with equal
+// CPUGroup says which CPUs a container has: CPUs of a pool, possibly with limits, or owned CPUs. Containers with equal
 // groups always have the same CPUs.
 type CPUGroup struct {
 	Pool   PoolKind
 	PoolID PoolID `json:"which"`
-	// Near limits the pool to these CPUs, as long as the pool has any of them. AllowedCPUs always limits it:
-	// to the CPUs of the pod's cgroup or of the runtime's request. An empty set is no limit.
+	// Near limits the group to these CPUs. The limit does not apply if the pool has none of them. AllowedCPUs are the
+	// CPUs of the pod's cgroup, or of the runtime's request, and limit the group always. An empty set means no limit.
 	Near        topology.Set
 	AllowedCPUs topology.Set `json:"Within"`
 	// Owned are the CPUs of a group in the pool Exclusive. If PoolID has a name, the group also shares the
 	// CPUs of that TreePool.
 	Owned topology.Set
-	// Threads says which threads the group uses: of the CPUs of its balloon or its part of the node, or of
-	// its owned CPUs.
+	// Threads says which threads of each core the group uses. It applies to groups in a balloon or in a part of the
+	// node, and to groups with owned CPUs.
 	Threads Threads
 }
 
-// Threads says which threads of its CPUs a container runs on.
+// Threads says on which threads of the cores of its CPUs a container runs.
 type Threads uint8
 
-// DefaultThreads means what the balloon's type says, and all threads outside of balloons. OneThread means one
-// thread of each core.
+// DefaultThreads means that the type of the container's balloon decides (BalloonCPUs.HidesThreads). For a container in
+// no balloon, it means all threads. OneThread means one thread of each core.
 const (
 	DefaultThreads Threads = iota
 	OneThread
@@ -152,9 +153,10 @@ const (
 // OwnsAndShares reports whether the group owns CPUs and also shares CPUs of a pool.
 func (s CPUGroup) OwnsAndShares() bool { return s.Pool == Exclusive && s.PoolID.Name != "" }
 
-func limitedTo(s, by topology.Set) topology.Set {
-	if by.Empty() {
+// limitedTo returns the CPUs of s that are also in limit. An empty limit means no limit.
+func limitedTo(s, limit topology.Set) topology.Set {
+	if limit.Empty() {
 		return s
 	}
-	return s.And(by)
+	return s.And(limit)
 }

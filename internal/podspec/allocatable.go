@@ -12,8 +12,9 @@ import (
 
 var errNotConnected = errors.New("the agent is not connected to the PodResources socket of the kubelet")
 
-// Devices lists the devices that the kubelet can assign, including those that it has already assigned. It returns nil
-// without an error if the PodResources API is not used, and errNotConnected if there is no connection to the kubelet.
+// Devices lists the devices that the kubelet can assign to containers, also those that are already assigned. It returns
+// nil without an error if the PodResources API is not used, and errNotConnected if there is no connection to the
+// kubelet.
 func (g *Grants) Devices(ctx context.Context) ([]lifecycle.KubeletDevice, error) {
 	if g.o.Socket == "" {
 		return nil, nil
@@ -22,7 +23,7 @@ func (g *Grants) Devices(ctx context.Context) ([]lifecycle.KubeletDevice, error)
 		return nil, err
 	}
 	defer g.callSem.Release(1)
-	if g.conn == nil { // there was no request yet, or the last request failed
+	if g.conn == nil { // the agent has sent no request yet, or the last request failed
 		return nil, errNotConnected
 	}
 	answer, err := podresources.NewPodResourcesListerClient(g.conn).GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
@@ -38,7 +39,7 @@ func parseAllocatable(answer *podresources.AllocatableResourcesResponse) ([]life
 	for _, d := range answer.GetDevices() {
 		var nodes []int
 		for _, n := range d.GetTopology().GetNodes() {
-			if id := n.GetID(); id >= 0 && id <= maxNode { // a plugin that does not know the node reports -1, or no node
+			if id := n.GetID(); id >= 0 && id <= maxNode { // a device plugin that does not know the NUMA node reports -1, or no node
 				nodes = append(nodes, int(id))
 			}
 		}

@@ -40,11 +40,11 @@ type APIServer struct {
 	o APIServerOptions
 
 	mu      sync.Mutex                           // guards the fields below
-	waiting map[string][]chan *lifecycle.PodSpec // by pod UID: the channels of callers of Get
+	waiting map[string][]chan *lifecycle.PodSpec // by pod UID: one channel for each caller of Get that waits for this pod
 }
 
 const (
-	// minWatchTime is the shortest time that the agent requests for a watch. The longest is twice that. After the
+	// minWatchTime is the shortest time that the agent requests for a watch. The longest is twice as long. After the
 	// requested time the server ends the watch, and the agent starts another.
 	minWatchTime = 5 * time.Minute
 	// maxWatchSilence is how long the server may send nothing on a watch. The server sends a bookmark about once a minute,
@@ -69,7 +69,7 @@ func NewAPIServer(o APIServerOptions) *APIServer {
 // Source names the source.
 func (*APIServer) Source() lifecycle.Source { return lifecycle.FromAPIServer }
 
-// Begin implements DelayedSource.
+// Begin blocks until the first request may be sent, or ctx ends (see DelayedSource).
 func (a *APIServer) Begin(ctx context.Context) {
 	if a.o.Begin != nil {
 		a.o.Begin(ctx)
@@ -106,7 +106,7 @@ func (a *APIServer) Get(ctx context.Context, uid string) (Update, error) {
 	return Update{}, ErrNotReportedYet
 }
 
-// deliver passes a spec to the callers of Get that wait for the spec's pod.
+// deliver sends a spec to the callers of Get that wait for the pod of this spec.
 func (a *APIServer) deliver(s *lifecycle.PodSpec) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,8 +128,8 @@ func (a *APIServer) Watch(ctx context.Context, report func(Update)) error {
 		for ; err == nil; watched++ {
 			version, err = a.watchOnce(ctx, version, report)
 		}
-		// If even the version of the list that the server has just sent has expired, the caller pauses before the next
-		// call.
+		// If a watch from the newest list expires at once, another list does not help. Watch then returns the error, so
+		// that its caller pauses before the next call.
 		if !errors.Is(err, errExpired) || watched == 0 && from == "" {
 			return err
 		}
@@ -198,8 +198,8 @@ type watchEvent struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// watchOnce reports changes since a resourceVersion, until the server ends the watch. It returns the version of the
-// last event.
+// watchOnce reports changes since a resourceVersion, until the server ends the watch. It returns the resourceVersion of
+// the last event.
 func (a *APIServer) watchOnce(ctx context.Context, version string, report func(Update)) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -243,7 +243,7 @@ func (a *APIServer) applyEvent(e watchEvent, version string, report func(Update)
 		return "", fmt.Errorf("%s: watch pods: %d %.200s", a.o.URL, s.Code, s.Message)
 	}
 	var p v1Pod
-	// If a value has the wrong type, the decoder still reads the rest of the pod. So the pod's names and version are
+	// If a value has the wrong type, the decoder still reads the rest of the pod. So names and version of the pod are
 	// known, and the error concerns only this pod.
 	err, ofPod := json.Unmarshal(e.Object, &p), (*json.UnmarshalTypeError)(nil)
 	if err != nil && !errors.As(err, &ofPod) {

@@ -22,11 +22,12 @@ import (
 // Errors of SpecSource.Get for a source that has not failed, but has no spec of the pod.
 var (
 	ErrNoSuchPod      = errors.New("the source does not know the pod")
-	ErrNotReportedYet = errors.New("the source has not reported this pod in time; the agent waits for its next answer")
+	ErrNotReportedYet = errors.New("the source has not reported this pod in time; the agent waits for the next answer of the source")
 )
 
 // SpecSource is one source of pod specs.
 type SpecSource interface {
+	// Source returns the name of the source.
 	Source() lifecycle.Source
 	// Get reads one pod now. The answer may also have other pods. The errors ErrNoSuchPod and ErrNotReportedYet do not
 	// mean that the source has failed.
@@ -36,12 +37,14 @@ type SpecSource interface {
 	PollSoon()
 	// Watch reports all pods, and then each change, until the source fails or ctx ends.
 	Watch(ctx context.Context, report func(Update)) error
+	// Close ends the connections of the source.
 	Close() error
 }
 
-// DelayedSource is a source that the chain does not use before Begin has returned. A source with a higher priority may
-// answer by then. The chain then does not use the DelayedSource as long as the other source answers.
+// DelayedSource is a source that the chain does not use before Begin has returned. During this time, a source with a
+// higher priority may answer. As long as that source answers, the chain does not use the DelayedSource.
 type DelayedSource interface {
+	// Begin blocks until the chain may use the source, or ctx ends.
 	Begin(ctx context.Context)
 }
 
@@ -51,11 +54,11 @@ type Update struct {
 	All      map[string]*lifecycle.PodSpec
 	Full     bool
 	EndedUID string // UID of a pod that ended
-	// Pending has the pods of All that have not started, by UID. A nil value means that the pod has started. If a pod has
-	// no value and Full is set, the pod has started. If it has no value and Full is not set, it is unknown whether the pod
-	// has started.
+	// Pending says which pods of All have not started, by UID. A nil value means that the pod has started. If a pod is
+	// not in Pending and Full is set, the pod has started. If it is not in Pending and Full is not set, it is unknown
+	// whether the pod has started.
 	Pending map[string]*PendingPod
-	// Unread are pods of the answer that cannot be read. Their earlier specs stay in use.
+	// Unread are the pods of the answer that cannot be read. Their earlier specs stay in use.
 	Unread []UnreadPod
 }
 
@@ -66,13 +69,13 @@ type State struct {
 	Pods   int   // number of pods that the source has reported
 	Err    error // why the source is not up, or an error in its last answer
 	// NoCPUs is why the PodResources API does not report the CPUs that the kubelet has assigned. It is nil if the API
-	// reports these CPUs, and for all other sources.
+	// reports these CPUs, and for the sources of specs.
 	NoCPUs error
 }
 
 // Options configure a chain.
 type Options struct {
-	// Sources are the sources, in order of priority. The chain closes them.
+	// Sources are the sources, the source with the highest priority first. The chain closes them.
 	Sources []SpecSource
 	// Wait is the longest time for which a runtime's request waits for a spec.
 	Wait time.Duration
@@ -82,16 +85,17 @@ type Options struct {
 	// PendingChanged is called when the set of pods that have not started may have changed. If it is nil, the chain does
 	// not store these pods.
 	PendingChanged func()
-	// Saved is what an earlier agent last passed to Save. Save stores specs for the next agent; it may be nil.
+	// Saved is what an earlier agent last passed to Save. Save stores specs for the next agent. If Save is nil, the
+	// chain saves nothing.
 	Saved []byte
 	Save  func([]byte) error
 	Log   *slog.Logger
-	// Retry is the first pause after a source has failed. It doubles with each failure. 0 means 1 s.
+	// Retry is the first pause after a source has failed. The pause doubles with each failure. 0 means 1 s.
 	Retry time.Duration
 }
 
-// Chain has the specs of pods. It reads them from several sources, of which it uses the one with the highest priority
-// that answers.
+// Chain has the specs of pods. It reads them from one of several sources: of those that answer, the source with the
+// highest priority.
 type Chain struct {
 	o     Options
 	wake  chan struct{} // wakes publish
@@ -112,7 +116,7 @@ type Chain struct {
 type sourceState struct {
 	SpecSource
 	up        bool                          // the source answered the last request
-	askedOnce bool                          // the source has answered or failed
+	askedOnce bool                          // the source has answered or failed at least once
 	err       error                         // why the source is not up, or which pods of its answers cannot be read
 	pods      map[string]*lifecycle.PodSpec // by UID: the specs in the answers of the source
 	// unread are the pods of the source's answers that cannot be read.
@@ -129,12 +133,12 @@ func New(o Options) *Chain {
 	}
 	l := &Chain{o: o, wake: make(chan struct{}, 1), ready: make(chan struct{}), changedUIDs: map[string]bool{}, pending: map[string]*PendingPod{}}
 	for _, r := range o.Sources {
-		l.sources = append(l.sources, &sourceState{SpecSource: r, pods: map[string]*lifecycle.PodSpec{}, err: errors.New("the agent has not asked this source yet")})
+		l.sources = append(l.sources, &sourceState{SpecSource: r, pods: map[string]*lifecycle.PodSpec{}, err: errors.New("the agent has sent no request to this source yet")})
 	}
 	l.openReadyLocked()
 	var err error
 	if l.savedSpecs, err = loadSpecs(o.Saved); err != nil {
-		o.Log.Warn("the agent ignores saved pod specs", logkey.Err, err)
+		o.Log.Warn("the agent ignores saved pod specs that it cannot read", logkey.Err, err)
 	}
 	return l
 }
@@ -146,6 +150,7 @@ func (l *Chain) Spec(uid string) *lifecycle.PodSpec {
 	return l.specLocked(uid)
 }
 
+// specLocked returns the spec of the source with the highest priority that has the pod, or else the saved spec.
 func (l *Chain) specLocked(uid string) *lifecycle.PodSpec {
 	for _, r := range l.sources {
 		if s := r.pods[uid]; s != nil {
@@ -166,11 +171,11 @@ func (l *Chain) States() []State {
 	return out
 }
 
-// maxFirstWait is the longest time for which an agent waits for the first answer at its start.
+// maxFirstWait is the longest time for which a starting agent waits for the first answer of a source.
 const maxFirstWait = 2 * time.Second
 
 // AwaitFirst returns when a source has listed the node's pods, or all sources have failed, or maxFirstWait has passed.
-// The agent then decides about running containers with the specs that are known.
+// The agent then decides about running containers with the specs that it knows by then.
 func (l *Chain) AwaitFirst(ctx context.Context) { awaitFirst(ctx, l.ready) }
 
 // awaitFirst waits until ready is closed, at most for maxFirstWait.
@@ -193,18 +198,19 @@ func (l *Chain) openReadyLocked() {
 	}
 }
 
-// slowPause is how long Await does not wait for sources after a source did not answer in time.
+// slowPause is how long Await does not wait for sources after a source has not answered in time.
 const slowPause = 5 * time.Second
 
-// startedSource is a source that can tell whether its server runs. Such a source may answer although it is not up yet.
+// startedSource is a source that can tell whether its server runs. Such a source may answer even if its last request
+// failed.
 type startedSource interface {
 	Started() bool // reports whether the server has started
 }
 
-// Await asks the sources that are up for the spec of a pod, if the spec is unknown. It waits at most for Options.Wait.
-// It returns at once if no source is up, or if a source did not answer in time during the last slowPause. A source
-// whose server has started (startedSource) counts as up, because a kubelet creates its first pods as soon as it has
-// started.
+// Await requests the spec of a pod from the sources that are up, if the spec is unknown. It waits at most for
+// Options.Wait. It returns at once if no source is up, or if a source did not answer in time during the last slowPause.
+// A source whose server has started (startedSource) counts as up. A kubelet creates its first pods as soon as it has
+// started, so the last request may have failed although the kubelet now answers.
 func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	l.mu.Lock()
 	known := l.specLocked(pod.UID) != nil
@@ -233,7 +239,7 @@ func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 		case err == nil:
 			return
 		case limited.Err() != nil:
-			if ctx.Err() == nil { // otherwise the event's deadline ended the wait
+			if ctx.Err() == nil { // Options.Wait ended the wait, not the deadline of the event
 				l.mu.Lock()
 				l.slowUntil = time.Now().Add(slowPause)
 				l.mu.Unlock()
@@ -247,7 +253,7 @@ func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	}
 }
 
-// answering returns the sources that are up, and those whose server has started.
+// answering returns the sources that are up, and the sources whose server has started.
 func (l *Chain) answering() []*sourceState {
 	l.mu.Lock()
 	up := make([]bool, len(l.sources))
@@ -264,7 +270,7 @@ func (l *Chain) answering() []*sourceState {
 	return out
 }
 
-// Run watches the sources until ctx ends, and closes them.
+// Run watches the sources until ctx ends. It then closes the sources.
 func (l *Chain) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, r := range l.sources {
@@ -283,7 +289,7 @@ func (l *Chain) Run(ctx context.Context) error {
 // maxRetry is the longest pause after a source has failed.
 const maxRetry = 30 * time.Second
 
-// watchSource watches the source with index i while no source with a higher priority is up.
+// watchSource watches the source with index i, as long as no source with a higher priority is up.
 func (l *Chain) watchSource(ctx context.Context, i int, r *sourceState) {
 	if b, ok := r.SpecSource.(DelayedSource); ok {
 		b.Begin(ctx)
@@ -329,7 +335,8 @@ func (l *Chain) noteNotNeeded(r *sourceState) {
 
 var errNotNeeded = errors.New("the agent does not use this source, because a source with a higher priority answers")
 
-// sourceFailed notes that a source has failed, and logs the error if it is new. The specs of the source stay in use.
+// sourceFailed notes that a source has failed, and logs the error if it differs from the last error. The specs of the
+// source stay in use.
 func (l *Chain) sourceFailed(ctx context.Context, r *sourceState, err error) {
 	if ctx.Err() != nil {
 		return
@@ -347,13 +354,13 @@ func (l *Chain) sourceFailed(ctx context.Context, r *sourceState, err error) {
 	}
 }
 
-// apply stores the answer of a source.
+// apply stores an answer of a source.
 func (l *Chain) apply(r *sourceState, u Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news, unread := r.noteUnread(u)
 	if news {
-		l.o.Log.Warn("the agent cannot read the spec of a pod; the spec that it knew before stays in use", logkey.Source, string(r.Source()), logkey.Err, unread)
+		l.o.Log.Warn("the agent cannot read the specs of some pods; the specs that it read before stay in use", logkey.Source, string(r.Source()), logkey.Err, unread)
 	}
 	if u.EndedUID != "" {
 		l.forgetLocked(u.EndedUID)
@@ -361,7 +368,7 @@ func (l *Chain) apply(r *sourceState, u Update) {
 	}
 	for uid, s := range u.All {
 		if !u.Full && l.endedPods.has(uid) {
-			continue // the answer is older than the pod's end; no later answer would remove the pod
+			continue // the answer may be older than the pod's end, and no later answer would remove the pod again
 		}
 		before := l.specLocked(uid)
 		if have := r.pods[uid]; have == nil || !reflect.DeepEqual(*have, *s) {
@@ -386,8 +393,8 @@ func (l *Chain) apply(r *sourceState, u Update) {
 	}
 }
 
-// noteUnread stores which pods of an answer cannot be read. unread is an error about all such pods of the source. news
-// reports whether this error has changed and must be logged.
+// noteUnread stores which pods of an answer cannot be read. unread is one error about all unreadable pods of the
+// source. news reports whether this error has changed, so that it must be logged.
 func (r *sourceState) noteUnread(u Update) (news bool, unread error) {
 	before := unreadError(r.unread)
 	if u.Full {
@@ -416,8 +423,8 @@ func (l *Chain) forgetLocked(uid string) {
 }
 
 // pruneLocked forgets the pods that a complete list lacks. It forgets them for all sources, because every source
-// reports the pods of the same kubelet. It keeps pods that could not be read. If one of these has no UID, it keeps all
-// pods, because the pod without a UID may be any of them.
+// reports the pods of the same kubelet. It does not forget pods of the list that could not be read. If one of these has
+// no UID, it forgets no pod, because the unreadable pod may be any pod.
 func (l *Chain) pruneLocked(all map[string]*lifecycle.PodSpec, unread []UnreadPod) {
 	there := map[string]bool{}
 	for _, u := range unread {

@@ -16,27 +16,27 @@ const maxDevices = 65536
 // maxID is above the highest id of a CPU or a NUMA node.
 const maxID = 65536
 
-// podGrants is what the PodResources API reports for one pod, by the name of the container.
+// podGrants has what the PodResources API reports for one pod, by the name of the container.
 type podGrants struct {
 	devices map[string]lifecycle.DeviceGrant
-	static  map[string]lifecycle.StaticGrant
+	static  map[string]lifecycle.StaticGrant // CPUs and memory nodes
 }
 
-// parseGrants reads an answer of the PodResources API, by pod and container. It keeps pods and containers without
-// devices, because the caller must know that they have none. hasCPUs means that the kubelet's CPU manager assigns CPUs.
-// A container without CPUs in the answer then has no exclusive CPUs. unread has the pods that cannot be read, by name,
-// and why. A pod without a name may be any pod.
+// parseGrants reads an answer of the PodResources API. all has an entry also for pods and containers without devices,
+// because the caller must know that they have none. hasCPUs means that the kubelet's CPU manager assigns CPUs. A
+// container without CPUs in the answer then has no exclusive CPUs. unread has the pods that cannot be read, by name,
+// with the reason. Its key is empty for a pod without a name, which may be any pod.
 func parseGrants(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all map[podName]podGrants, unread map[podName]error, err error) {
 	all, unread = map[podName]podGrants{}, map[podName]error{}
 	if len(answer.GetPodResources()) > maxPods {
-		return nil, nil, fmt.Errorf("more than %d pods", maxPods)
+		return nil, nil, fmt.Errorf("the answer has more than %d pods", maxPods)
 	}
 	for _, p := range answer.GetPodResources() {
 		name := podName{p.GetNamespace(), p.GetName()}
 		_, twice := all[name]
 		switch {
 		case name.namespace == "" || name.name == "":
-			unread[podName{}] = fmt.Errorf("pod %.80q has no name", name.namespace+"/"+name.name)
+			unread[podName{}] = fmt.Errorf("the pod %.80q has no name or no namespace", name.namespace+"/"+name.name)
 			continue
 		case twice || unread[name] != nil:
 			delete(all, name)
@@ -69,9 +69,9 @@ func parsePodGrants(p *podresources.PodResources, hasCPUs bool) (podGrants, erro
 	return pod, pod.readStatic(p, hasCPUs)
 }
 
-// readStatic reads the CPUs and memory nodes of a pod's containers. A pod as a whole may also have CPUs and memory
-// nodes (Kubernetes 1.36, PodLevelResourceManagers), which include those of its containers. A container without its
-// own CPUs shares the remaining CPUs of the pod.
+// readStatic reads the CPUs and memory nodes of a pod's containers. The pod as a whole may also have CPUs and memory
+// nodes (Kubernetes 1.36, PodLevelResourceManagers). Those of the containers are part of these. A container without
+// CPUs of its own uses the remaining CPUs of the pod, together with other such containers.
 func (g podGrants) readStatic(p *podresources.PodResources, hasCPUs bool) error {
 	shared, err := parseIDs(p.GetCpuIds())
 	if err != nil {
@@ -117,7 +117,7 @@ func memoryNodes(blocks []*podresources.ContainerMemory) ([]int, error) {
 	return parseIDs(ids)
 }
 
-// parseIDs returns ids of CPUs or NUMA nodes in order, or nil if there are none.
+// parseIDs returns ids of CPUs or NUMA nodes in ascending order and without duplicates, or nil if there are none.
 func parseIDs(ids []int64) ([]int, error) {
 	if len(ids) > maxID {
 		return nil, errBadID
@@ -139,7 +139,7 @@ var errBadID = errors.New("the id of a CPU or NUMA node is below 0 or too high, 
 func parseDeviceGrant(c *podresources.ContainerResources) (lifecycle.DeviceGrant, error) {
 	out := lifecycle.DeviceGrant{CDI: claimCDIDevices(c)}
 	names := slices.Clone(out.CDI)
-	// The answer has one entry for each NUMA node of a resource's devices.
+	// A resource has several entries if its devices are on several NUMA nodes.
 	for _, d := range c.GetDevices() {
 		resource := d.GetResourceName()
 		if out.IDs == nil {
@@ -148,7 +148,7 @@ func parseDeviceGrant(c *podresources.ContainerResources) (lifecycle.DeviceGrant
 		out.IDs[resource] = append(out.IDs[resource], d.GetDeviceIds()...)
 		names = append(append(names, resource), d.GetDeviceIds()...)
 		for _, n := range d.GetTopology().GetNodes() {
-			// A plugin that does not know the node reports -1, or no node.
+			// A device plugin that does not know the NUMA node reports -1, or no node.
 			if id := n.GetID(); id >= 0 && id <= maxNode && !slices.Contains(out.NUMA[resource], int(id)) {
 				if out.NUMA == nil {
 					out.NUMA = map[string][]int{}

@@ -34,19 +34,19 @@ type GrantsOptions struct {
 	// Changed.
 	Changed func(podUIDs []string)
 	Log     *slog.Logger
-	// Saved is what an earlier agent last passed to Save: CPUs and memory nodes that the agent uses while the kubelet does
-	// not answer. No request of the runtime waits for Save. Save may be nil.
+	// Saved is what an earlier agent last passed to Save: the CPUs and memory nodes of pods. The agent uses Saved while
+	// the kubelet does not answer. No request of the runtime waits for Save. If Save is nil, the agent saves nothing.
 	Saved []byte
 	Save  func([]byte) error
-	// Retry is the first pause after a failed request. It doubles with each failure. 0 means 1 s.
+	// Retry is the first pause after a failed request. The pause doubles with each failure. 0 means 1 s.
 	Retry time.Duration
-	// Dial connects to the socket; nil means that gRPC connects itself.
+	// Dial connects to the socket. If Dial is nil, gRPC makes the connection itself.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
 }
 
-// Grants has the devices that the kubelet has assigned to pods, and the CPUs and memory nodes that its static managers
-// have assigned. The kubelet assigns them before it creates the pod's sandbox. The devices of a pod never change. The
-// CPUs of a pod may change at a resize, so each answer of the kubelet updates all pods.
+// Grants has the devices that the kubelet has assigned to pods, and the CPUs and memory nodes that the static managers
+// of the kubelet have assigned. The kubelet assigns all of these before it creates the sandbox of the pod. The devices
+// of a pod never change. The CPUs of a pod may change at a resize, so each answer of the kubelet updates all pods.
 type Grants struct {
 	o       GrantsOptions
 	wake    chan struct{}       // wakes Run
@@ -80,18 +80,19 @@ func NewGrants(o GrantsOptions) *Grants {
 	}
 	before, err := loadGrants(o.Saved)
 	if err != nil {
-		o.Log.Warn("the agent cannot read the saved grants of the kubelet and ignores them", logkey.Err, err)
+		o.Log.Warn("the agent ignores saved grants of the kubelet that it cannot read", logkey.Err, err)
 	}
 	return &Grants{
 		savedGrants: before,
 		o:           o, wake: make(chan struct{}, 1), ready: make(chan struct{}), callSem: semaphore.NewWeighted(1),
 		knownGrants: map[string]*lifecycle.KubeletGrants{}, podsToAsk: map[string]podName{},
-		err: errors.New("the agent has not asked the kubelet yet"), noCPUs: errors.New("the agent has not asked the kubelet yet"),
+		err: errors.New("the agent has sent no request to the kubelet yet"), noCPUs: errors.New("the agent has sent no request to the kubelet yet"),
 	}
 }
 
-// Granted returns the known grants of a pod, or nil if there are none. It does not wait. If no answer of the kubelet
-// had the pod, it schedules a request about the pod, and returns the grants that an earlier agent has saved.
+// Granted returns the known grants of a pod, without waiting. If no answer of the kubelet has had the pod, Granted
+// schedules a request about the pod. It then returns the grants that an earlier agent has saved, or nil if there are
+// none.
 func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +105,8 @@ func (g *Grants) Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	return g.savedGrants[pod.UID]
 }
 
-// Known returns the known grants of a pod, or those that an earlier agent has saved. It schedules no request.
+// Known returns the known grants of a pod. If there are none, it returns the grants that an earlier agent has saved, or
+// nil. It schedules no request.
 func (g *Grants) Known(podUID string) *lifecycle.KubeletGrants {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,8 +116,8 @@ func (g *Grants) Known(podUID string) *lifecycle.KubeletGrants {
 	return g.savedGrants[podUID]
 }
 
-// knownLocked returns the grants that the kubelet has reported for a pod, if the pod has the same name as in that
-// report.
+// knownLocked returns the grants that the kubelet has reported for a pod. It returns nil if the pod had another name in
+// that report.
 func (g *Grants) knownLocked(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	k := g.knownGrants[pod.UID]
 	if k == nil || k.Namespace != pod.Namespace || k.Name != pod.Name {
@@ -124,8 +126,8 @@ func (g *Grants) knownLocked(pod *lifecycle.Pod) *lifecycle.KubeletGrants {
 	return k
 }
 
-// scheduleLocked schedules a request about a pod. It returns false if a request about the pod is already scheduled, or
-// is not possible.
+// scheduleLocked schedules a request about a pod. It returns false if such a request is already scheduled, or cannot be
+// sent.
 func (g *Grants) scheduleLocked(pod *lifecycle.Pod) bool {
 	if _, noted := g.podsToAsk[pod.UID]; noted || g.o.Socket == "" || pod.UID == "" || pod.Name == "" || len(g.podsToAsk) == maxPods {
 		return false
@@ -144,10 +146,10 @@ func (g *Grants) Invalidate(pod *lifecycle.Pod) {
 	}
 }
 
-// Await asks the kubelet about the pods that are unknown or were invalidated. It waits at most for GrantsOptions.Wait.
-// It returns at once if the last request failed and the kubelet's socket does not exist, or if the kubelet did not
-// answer in time during the last slowPause. If the last request failed and the socket exists, Await asks again, because
-// a kubelet creates its first pods as soon as it has started.
+// Await requests the grants of the pods, if one of them is unknown or was invalidated. It waits at most for
+// GrantsOptions.Wait. It returns at once if the last request failed and the kubelet's socket does not exist, or if the
+// kubelet did not answer in time during the last slowPause. If the last request failed but the socket exists, Await
+// sends another request, because a kubelet creates its first pods as soon as it has started.
 func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	g.mu.Lock()
 	wanted := false
@@ -163,7 +165,7 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	if !wanted {
 		return
 	}
-	if slow || g.o.Wait <= 0 || failed && !g.listening() {
+	if slow || g.o.Wait <= 0 || failed && !g.socketExists() {
 		sleep.Wake(g.wake)
 		return
 	}
@@ -180,15 +182,15 @@ func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	sleep.Wake(g.wake)
 }
 
-// listening reports whether the kubelet's socket exists. A kubelet that has ended may have left the socket. A call on
+// socketExists reports whether the kubelet's socket exists. A kubelet that has ended may have left the socket. A call to
 // such a socket fails at once.
-func (g *Grants) listening() bool {
+func (g *Grants) socketExists() bool {
 	_, err := os.Stat(g.o.Socket)
 	return err == nil
 }
 
-// ask waits until no other goroutine calls the kubelet, and then asks about all pods in podsToAsk. If there are none
-// any more, because the answer to another request had them, ask sends no request.
+// ask waits until no other goroutine calls the kubelet, and then requests the grants of all pods in podsToAsk. If
+// podsToAsk is empty by then, and the last request succeeded, ask sends no request.
 func (g *Grants) ask(ctx context.Context) error {
 	if err := g.callSem.Acquire(ctx, 1); err != nil {
 		return err
@@ -201,7 +203,7 @@ func (g *Grants) ask(ctx context.Context) error {
 		return nil
 	}
 	answer, unread, noCPUs, err := g.list(ctx)
-	if err != nil && g.conn != nil { // a new connection does not wait for the back-off of the old connection
+	if err != nil && g.conn != nil { // the next request makes a new connection, which does not wait for the back-off of this one
 		_ = g.conn.Close()
 		g.conn = nil
 	}
@@ -219,16 +221,16 @@ func (g *Grants) ask(ctx context.Context) error {
 		}
 		return err
 	}
-	if g.err = unreadNames(unread); g.err != nil && (before == nil || before.Error() != g.err.Error()) {
-		g.o.Log.Warn("the agent cannot read which devices, CPUs and memory nodes the kubelet assigned to some pods; it keeps what it knew about these pods", logkey.Err, g.err)
+	if g.err = unreadNamesError(unread); g.err != nil && (before == nil || before.Error() != g.err.Error()) {
+		g.o.Log.Warn("the agent cannot read which devices, CPUs and memory nodes the kubelet assigned to some pods; the grants that it read before stay in use", logkey.Err, g.err)
 	}
 	g.storeAnswerLocked(wanted, answer, unread)
 	return nil
 }
 
-// unreadNames returns an error that says how many pods cannot be read, and why the first one cannot. It returns nil if
-// all pods can be read.
-func unreadNames(unread map[podName]error) error {
+// unreadNamesError returns an error with the number of pods that cannot be read, and the reason for the first of them. It
+// returns nil if all pods can be read.
+func unreadNamesError(unread map[podName]error) error {
 	var all []UnreadPod
 	for _, err := range unread {
 		all = append(all, UnreadPod{Err: err})
@@ -238,10 +240,13 @@ func unreadNames(unread map[podName]error) error {
 }
 
 // storeAnswerLocked stores the answer to a request about the pods in wanted. It drops pods that the answer lacks,
-// because the kubelet no longer has them. The answer has names, but no UIDs. If two pods had the same name one after
-// the other, the grants are those of the later pod. If wanted has two pods with the same name, neither gets grants
-// until wanted has only one of them. For a pod that cannot be read, the known grants stay in use, and the agent asks
-// about the pod again. If that pod has no name, this applies to all pods that the answer lacks.
+// because the kubelet no longer has them.
+//
+// The answer has names, but no UIDs. If two pods had the same name one after the other, the grants are those of the
+// later pod. If wanted has two pods with the same name, neither of them gets grants.
+//
+// For a pod that cannot be read, the known grants stay in use, and the agent requests the pod again. If an unreadable
+// pod has no name, this applies to all pods that the answer lacks.
 func (g *Grants) storeAnswerLocked(wanted map[string]podName, answer map[podName]podGrants, unread map[podName]error) {
 	_, nameless := unread[podName{}]
 	isUnread := func(name podName) bool {
@@ -281,8 +286,8 @@ func (g *Grants) storeAnswerLocked(wanted map[string]podName, answer map[podName
 	}
 }
 
-// list asks the kubelet for the grants of all pods. err is why there is no answer. noCPUs is why the answer has no
-// CPUs. unread has the pods that cannot be read.
+// list requests the grants of all pods from the kubelet. err is why there is no answer. noCPUs is why the answer has no
+// CPUs. unread has the pods that cannot be read, with the reason.
 func (g *Grants) list(ctx context.Context) (all map[podName]podGrants, unread map[podName]error, noCPUs, err error) {
 	answer, noCPUs, err := g.fetch(ctx)
 	if err == nil {
@@ -295,7 +300,7 @@ func (g *Grants) list(ctx context.Context) (all map[podName]podGrants, unread ma
 	return all, unread, noCPUs, nil
 }
 
-// fetch sends the requests for list.
+// fetch sends the requests to the kubelet, and connects to it if necessary. noCPUs is the result of whyNoCPUs.
 func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourcesResponse, noCPUs, err error) {
 	if _, err := os.Stat(g.o.Socket); err != nil {
 		return nil, nil, err
@@ -312,13 +317,13 @@ func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourc
 }
 
 // whyNoCPUs returns why a container without CPUs in the answer may still have exclusive CPUs, or nil if such a
-// container has none. It asks for the allocatable CPUs, because a CPU manager that assigns no CPUs reports none. A
-// kubelet before 1.23 does not have this call, or lists no CPUs.
+// container has no exclusive CPUs. It requests the allocatable CPUs, because a CPU manager that assigns no CPUs reports
+// no allocatable CPUs. A kubelet before 1.23 does not have this call, or lists no CPUs.
 func (g *Grants) whyNoCPUs(ctx context.Context, client podresources.PodResourcesListerClient) error {
 	g.mu.Lock()
 	knowsPolicy := g.up && g.noCPUs == nil
 	g.mu.Unlock()
-	if knowsPolicy { // the kubelet changes its policy only at a restart, after which a request of the agent fails
+	if knowsPolicy { // a policy changes only when the kubelet restarts, and then a request fails and sets g.up to false
 		return nil
 	}
 	answer, err := client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
@@ -326,17 +331,17 @@ func (g *Grants) whyNoCPUs(ctx context.Context, client podresources.PodResources
 		return g.explain(err)
 	}
 	if len(answer.GetCpuIds()) == 0 {
-		return fmt.Errorf("%s lists no allocatable CPUs: the kubelet's CPU manager has the policy none, or does not report them", g.o.Socket)
+		return fmt.Errorf("%s lists no allocatable CPUs: the kubelet's CPU manager has the policy none, or this version of the kubelet does not report CPUs", g.o.Socket)
 	}
 	return nil
 }
 
-// explain returns an error that says what to do about an error of the connection.
+// explain adds to an error of the connection the path of the socket, and what the operator can do.
 func (g *Grants) explain(err error) error {
 	return connectionError(err, g.o.Socket, "every kubelet has this socket; if the agent runs in a container, mount the socket's directory")
 }
 
-// AwaitFirst returns after the first attempt to ask the kubelet, at most after maxFirstWait.
+// AwaitFirst returns after the first request to the kubelet has ended, or after maxFirstWait.
 func (g *Grants) AwaitFirst(ctx context.Context) { awaitFirst(ctx, g.ready) }
 
 // State returns whether the kubelet answers, and for how many pods grants are known.
@@ -346,8 +351,8 @@ func (g *Grants) State() State {
 	return State{Source: lifecycle.FromPodResources, Up: g.up, Pods: len(g.knownGrants), Err: g.err, NoCPUs: g.noCPUs}
 }
 
-// Run requests the grants of the pods in podsToAsk for which no caller of Await waits, and reports and saves changes,
-// until ctx ends.
+// Run requests the grants of the pods in podsToAsk, also if no caller of Await waits for them. It reports and saves
+// changes, until ctx ends.
 func (g *Grants) Run(ctx context.Context) error {
 	if g.o.Socket == "" {
 		g.mu.Lock()
@@ -377,7 +382,7 @@ func (g *Grants) Run(ctx context.Context) error {
 			resting = false
 		case <-g.wake:
 		}
-		if resting { // the last request failed just now
+		if resting { // the pause after a failed request is not over
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, fetchTimeout)
@@ -401,7 +406,7 @@ func (g *Grants) Run(ctx context.Context) error {
 	return g.closeConn(ctx)
 }
 
-// closeConn closes the connection when no call uses the connection any more.
+// closeConn waits until no call uses the connection, and closes it.
 func (g *Grants) closeConn(ctx context.Context) error {
 	_ = g.callSem.Acquire(context.WithoutCancel(ctx), 1) // cannot fail, because this context never ends
 	defer g.callSem.Release(1)

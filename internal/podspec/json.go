@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// v1Pod is the part of a v1.Pod that the agent reads. It is used instead of the types of k8s.io/api, which would add
-// megabytes to the binary.
+// v1Pod has the fields of a v1.Pod that the agent reads. The agent does not use the types of k8s.io/api, because they
+// would add megabytes to the binary.
 type v1Pod struct {
 	Metadata v1Metadata `json:"metadata"`
 	Spec     struct {
@@ -29,6 +29,7 @@ type v1Pod struct {
 	} `json:"status"`
 }
 
+// v1Metadata has the fields of a v1.ObjectMeta that the agent reads.
 type v1Metadata struct {
 	Version     string            `json:"resourceVersion"`
 	Name        string            `json:"name"`
@@ -39,12 +40,14 @@ type v1Metadata struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
+// v1Container has the fields of a v1.Container that the agent reads.
 type v1Container struct {
 	Name          string      `json:"name"`
 	RestartPolicy string      `json:"restartPolicy"`
 	Resources     v1Resources `json:"resources"`
 }
 
+// v1Resources has the fields of a v1.ResourceRequirements that the agent reads.
 type v1Resources struct {
 	Requests map[string]v1Quantity `json:"requests"`
 	Limits   map[string]v1Quantity `json:"limits"`
@@ -59,7 +62,7 @@ func (q *v1Quantity) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// podList is the part of a v1.PodList that the agent reads.
+// podList has the fields of a v1.PodList that the agent reads.
 type podList struct {
 	version string // the resourceVersion of the list, from which a watch begins
 	pods    []*lifecycle.PodSpec
@@ -67,7 +70,8 @@ type podList struct {
 	pending map[string]*PendingPod // the pods that have not started, by UID
 }
 
-// decodeList reads a v1.PodList of a source, one pod after the other, so that the whole text is never in memory.
+// decodeList reads a v1.PodList of a source. It reads one pod after the other, so that the whole text is never in
+// memory.
 func decodeList(r io.Reader, from lifecycle.Source) (podList, error) {
 	var l podList
 	d := json.NewDecoder(r)
@@ -108,7 +112,7 @@ func decodeList(r io.Reader, from lifecycle.Source) (podList, error) {
 		return podList{}, errors.New("there is text after the end of the list")
 	}
 	if kind != "PodList" || !items {
-		return podList{}, fmt.Errorf("kind %.40q is not a PodList with items", kind)
+		return podList{}, fmt.Errorf("the text must be a PodList with items, but has the kind %.40q or no items", kind)
 	}
 	return l, nil
 }
@@ -124,7 +128,7 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 	}
 	for d.More() {
 		var p v1Pod
-		// A value of the wrong type is an error of this pod only: the decoder has read the whole pod.
+		// A value of the wrong type concerns only this pod: the decoder has read the whole pod.
 		err, ofPod := d.Decode(&p), (*json.UnmarshalTypeError)(nil)
 		if err != nil && !errors.As(err, &ofPod) {
 			return err
@@ -140,28 +144,28 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 	return expect(d, json.Delim(']'))
 }
 
-// add adds a pod to the list, unless gone says that the pod was deleted. of is the result of v1Pod.pending. err is
-// why the pod cannot be read, or nil. A pod that cannot be read does not end the list: add returns an error only for
-// too many pods.
-func (l *podList) add(s *lifecycle.PodSpec, of *PendingPod, uid string, gone bool, err error) error {
+// add adds a pod to the list. If gone is set, the pod was deleted, and add does not add it. pending is the result of
+// v1Pod.pending. err is why the pod cannot be read, or nil. An unreadable pod does not end the list: add returns an
+// error only if there are too many pods.
+func (l *podList) add(s *lifecycle.PodSpec, pending *PendingPod, uid string, gone bool, err error) error {
 	switch {
 	case len(l.pods)+len(l.unread) == maxPods:
-		return fmt.Errorf("more than %d pods", maxPods)
+		return fmt.Errorf("the list has more than %d pods", maxPods)
 	case err != nil:
 		l.unread = append(l.unread, UnreadPod{uid, err})
 	case !gone:
 		l.pods = append(l.pods, s)
-		if of != nil {
+		if pending != nil {
 			if l.pending == nil {
 				l.pending = map[string]*PendingPod{}
 			}
-			l.pending[s.UID] = of
+			l.pending[s.UID] = pending
 		}
 	}
 	return nil
 }
 
-// update returns the list as an Update, after the checks of indexByUID.
+// update returns the list as an Update. indexByUID checks the pods first.
 func (l *podList) update(node string) (Update, error) {
 	all, twice, err := indexByUID(l.pods, node)
 	return Update{All: all, Full: true, Pending: l.pending, Unread: append(l.unread, twice...)}, err
@@ -171,12 +175,12 @@ func (l *podList) update(node string) (Update, error) {
 func expect(d *json.Decoder, want json.Delim) error {
 	got, err := d.Token()
 	if err == nil && got != want {
-		err = fmt.Errorf("found %v, expected %v", got, want)
+		err = fmt.Errorf("the JSON text has %v in place of %v", got, want)
 	}
 	return err
 }
 
-// ParsePod reads one v1.Pod from JSON, in the form in which the kubelet reports it.
+// ParsePod reads one v1.Pod from JSON, as the kubelet reports it.
 func ParsePod(text []byte) (*lifecycle.PodSpec, error) {
 	var p v1Pod
 	if err := json.Unmarshal(text, &p); err != nil {

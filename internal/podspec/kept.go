@@ -11,7 +11,7 @@ import (
 )
 
 // savedPod is the saved form of the CPUs and memory nodes that the kubelet's static managers have assigned to a pod.
-// Devices are not saved, because an old grant must not give a container a device.
+// Devices are not saved, so that no container gets a device because of an old grant.
 type savedPod struct {
 	UID        string                 `json:"uid"`
 	Namespace  string                 `json:"namespace"`
@@ -26,8 +26,8 @@ type savedStatic struct {
 	Reported bool  `json:"told,omitempty"`
 }
 
-// loadGrants reads the grants that an earlier agent has saved. The error is about saved data that cannot be read: all
-// of it, or the pods that loadGrants skips.
+// loadGrants reads the grants that an earlier agent has saved. It returns the grants that it can read, and an error
+// about the pods that it cannot read. If it can read nothing, it returns only an error.
 func loadGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
 	pods, unread, err := loadSaved[savedPod](data)
 	if err != nil {
@@ -45,6 +45,7 @@ func loadGrants(data []byte) (map[string]*lifecycle.KubeletGrants, error) {
 	return out, unreadError(unread)
 }
 
+// grants converts a saved pod. It returns an error if the saved pod is not valid.
 func (p *savedPod) grants() (*lifecycle.KubeletGrants, error) {
 	if p.UID == "" || p.Name == "" {
 		return nil, errors.New("a saved pod has no UID or no name")
@@ -68,8 +69,8 @@ func (g *Grants) save() error {
 	})
 }
 
-// savedPodsLocked returns the pods to save, sorted by UID. They include the saved grants of pods that the agent could
-// not read in the kubelet's answer.
+// savedPodsLocked returns the pods to save, sorted by UID. They include the pods that an earlier agent saved and that
+// no answer of the kubelet has replaced or removed.
 func (g *Grants) savedPodsLocked() []savedPod {
 	out := []savedPod{}
 	all := maps.Clone(g.knownGrants)

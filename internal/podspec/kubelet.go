@@ -30,18 +30,19 @@ type KubeletOptions struct {
 	URL string
 	// TokenFile has the bearer token. The agent reads this file again for each request.
 	TokenFile string
-	// CAFile has the CA certificates that verify the kubelet's certificate; "" means those of the system. ServerName is
-	// the name in the kubelet's certificate; "" means the host in URL.
+	// CAFile has the CA certificates that verify the certificate of the kubelet; "" means the CA certificates of the
+	// system. ServerName is the name in the certificate of the kubelet; "" means the host in URL.
 	CAFile, ServerName string
 	// CertFile and KeyFile have the client certificate of the agent and its key.
 	CertFile, KeyFile string
 	// SkipVerify makes the agent accept any certificate.
 	SkipVerify bool
-	// Node is the name of the node that all pods must have. "" means that all pods must have the same node.
+	// Node is the name of the node that all pods must have. If Node is "", the pods may have any node, but all of them
+	// the same.
 	Node string
 	// Interval is the pause between two polls.
 	Interval time.Duration
-	// Dial connects to a host and port; nil means that package net/http connects itself.
+	// Dial connects to a host and port. If Dial is nil, package net/http makes the connection itself.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
@@ -50,7 +51,7 @@ type Kubelet struct {
 	o      KubeletOptions
 	client *http.Client
 	wake   chan struct{} // wakes Watch
-	tlsMu  sync.Mutex    // guards the creation of the TLS configuration
+	tlsMu  sync.Mutex    // held while a goroutine makes the TLS configuration
 
 	callSem     *semaphore.Weighted // held while a goroutine calls the kubelet; guards all fields below
 	lastRequest time.Time           // when the last request was sent
@@ -59,17 +60,17 @@ type Kubelet struct {
 }
 
 // The kubelet encodes all its pods for each request. To limit this work, the pause between two requests is at least
-// minPause, and at least pauseFactor times the duration of the last request.
+// minPause. It is also at least pauseFactor times the duration of the last request.
 const (
 	minPause    = 10 * time.Millisecond
 	pauseFactor = 3
 )
 
-// fetchTimeout is how long a request may take if no request of the runtime waits for it.
+// fetchTimeout is the time limit of a request in the background. No request of the runtime waits for its answer.
 const fetchTimeout = 10 * time.Second
 
-// NewKubelet returns a source that reads from the kubelet. It reads certificates and the token when it needs them, so
-// that their files may be created later.
+// NewKubelet returns a source that reads from the kubelet. The source reads certificates and the token when it needs
+// them, so that their files may be created later.
 func NewKubelet(o KubeletOptions) *Kubelet {
 	k := &Kubelet{o: o, wake: make(chan struct{}, 1), callSem: semaphore.NewWeighted(1)}
 	transport := &http.Transport{
@@ -97,8 +98,8 @@ func (k *Kubelet) Close() error {
 }
 
 // Get reads all pods, because the endpoint cannot return a single pod. Callers that wait at the same time share an
-// answer. If the next request may only be sent after the deadline of ctx, Get returns ErrNotReportedYet, and Watch
-// polls soon.
+// answer. If the pause before the next request ends only after the deadline of ctx, Get returns ErrNotReportedYet, and
+// Watch polls soon.
 func (k *Kubelet) Get(ctx context.Context, uid string) (Update, error) {
 	u, err := k.sharedList(ctx)
 	switch {
@@ -111,8 +112,8 @@ func (k *Kubelet) Get(ctx context.Context, uid string) (Update, error) {
 	return *u, nil
 }
 
-// sharedList returns the answer to a request that was sent after sharedList was called. Another caller may have sent
-// it.
+// sharedList returns the answer to a request that was sent after sharedList was called. Another caller of sharedList
+// may have sent this request.
 func (k *Kubelet) sharedList(ctx context.Context) (*Update, error) {
 	arrived := time.Now()
 	if err := k.callSem.Acquire(ctx, 1); err != nil {
@@ -141,7 +142,7 @@ func (k *Kubelet) sharedList(ctx context.Context) (*Update, error) {
 // PollSoon makes Watch poll as soon as the pause after the last request has passed (see minPause).
 func (k *Kubelet) PollSoon() { sleep.Wake(k.wake) }
 
-// Watch polls every Interval, and soon after a call of Get that had no answer in time. It returns when a request fails.
+// Watch polls every Interval, and soon after a call of Get that got no answer in time. It returns when a request fails.
 func (k *Kubelet) Watch(ctx context.Context, report func(Update)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -196,26 +197,26 @@ func (k *Kubelet) list(ctx context.Context) (*Update, error) {
 	return &u, nil
 }
 
-// errorHint returns what to do about an HTTP error of the kubelet.
+// errorHint returns what the operator can do about an HTTP error of the kubelet.
 func errorHint(code int) string {
 	switch code {
 	case http.StatusUnauthorized:
 		return ": set podspec.kubelet.tokenFile, or a client certificate that the kubelet accepts"
 	case http.StatusForbidden:
-		return `: the token's account may not read it; a role needs "get" on nodes/pods, or nodes/proxy before Kubernetes 1.33`
+		return `: the token's account may not read this endpoint; a role needs "get" on nodes/pods, or nodes/proxy before Kubernetes 1.33`
 	case http.StatusNotFound:
 		return ": the server is not a kubelet"
 	}
 	return ""
 }
 
-// authorise adds the token to a request, and makes the TLS configuration if there is none. It adds a token only to a
-// request over TLS.
+// authorise adds the token to a request, but only to a request over TLS. It also makes the TLS configuration if there
+// is none.
 func (k *Kubelet) authorise(req *http.Request) error {
 	if req.URL.Scheme != "https" {
 		return nil
 	}
-	if err := k.certificates(); err != nil {
+	if err := k.prepareTLS(); err != nil {
 		return err
 	}
 	if k.o.TokenFile == "" {
@@ -232,10 +233,9 @@ func (k *Kubelet) authorise(req *http.Request) error {
 	return nil
 }
 
-// certificates makes the TLS configuration, unless it was made before. If it cannot read the CA file, it returns an
-// error, and the next request tries again. The client certificate is read at each TLS handshake, because its file may
-// be renewed.
-func (k *Kubelet) certificates() error {
+// prepareTLS makes the TLS configuration if there is none. If it cannot read the CA file, it returns an error, and
+// the next request tries again. The client certificate is read at each TLS handshake, because its file may be renewed.
+func (k *Kubelet) prepareTLS() error {
 	k.tlsMu.Lock()
 	defer k.tlsMu.Unlock()
 	t, _ := k.client.Transport.(*http.Transport) // NewKubelet has set this type

@@ -26,7 +26,7 @@ type Manifest struct {
 	Env map[string][]string
 }
 
-// manifest is the part that the agent reads of a pod, of a workload or of a list.
+// manifest has the fields of a pod, a workload or a list that the agent reads.
 type manifest struct {
 	Kind     string            `json:"kind"`
 	Metadata v1Metadata        `json:"metadata"`
@@ -36,9 +36,10 @@ type manifest struct {
 
 // Manifests reads YAML or JSON documents: pods, lists of pods, and workloads (Deployment, StatefulSet, DaemonSet,
 // ReplicaSet, ReplicationController, Job, CronJob). For each workload it returns one pod. As in the API server, missing
-// requests default to the limits, and the QoS class follows from requests and limits. It skips objects of other kinds.
-// skipped says how many objects of each kind it has skipped, such as "2 Service". Errors have the number of the
-// document.
+// requests default to the limits, and the QoS class follows from requests and limits.
+//
+// Manifests skips objects of other kinds. skipped has the number of skipped objects of each kind, such as "2 Service".
+// An error about a document has the number of this document.
 func Manifests(text []byte) (all []Manifest, skipped []string, err error) {
 	others := map[string]int{}
 	d := yamlv3.NewDecoder(bytes.NewReader(text))
@@ -65,11 +66,11 @@ func Manifests(text []byte) (all []Manifest, skipped []string, err error) {
 	}
 	switch {
 	case len(all) == 0 && len(skipped) > 0:
-		return nil, nil, fmt.Errorf("it has no pod or workload, only %s; name a file with a pod", strings.Join(skipped, ", "))
+		return nil, nil, fmt.Errorf("the manifest has no pod or workload, only %s; name a file with a pod", strings.Join(skipped, ", "))
 	case len(all) == 0:
-		return nil, nil, errors.New("it has no pod; name a file with a pod")
+		return nil, nil, errors.New("the manifest has no pod; name a file with a pod")
 	case len(all) > maxPods:
-		return nil, nil, fmt.Errorf("more than %d pods", maxPods)
+		return nil, nil, fmt.Errorf("the manifest has more than %d pods", maxPods)
 	}
 	return all, skipped, nil
 }
@@ -154,13 +155,14 @@ func fromJSON(raw []byte, others map[string]int) ([]Manifest, error) {
 		}
 		return m.template(spec.JobTemplate.Spec)
 	case "":
-		return nil, errors.New("it has no kind: neither a pod, a workload nor a list of them")
+		return nil, errors.New("the object has no kind; it must be a pod, a workload or a list of these")
 	}
 	others[fmt.Sprintf("%.60s", m.Kind)]++
 	return nil, nil
 }
 
-// template returns one pod of a workload. The pod has the name of the workload.
+// template returns the pod of a workload. The pod has the name of the workload. The parameter workload is the JSON of
+// the spec of the workload.
 func (m *manifest) template(workload json.RawMessage) ([]Manifest, error) {
 	var spec struct {
 		Template struct {
@@ -177,13 +179,13 @@ func (m *manifest) template(workload json.RawMessage) ([]Manifest, error) {
 	return []Manifest{p}, err
 }
 
-// pod converts one pod. spec is the JSON of its v1.PodSpec.
+// pod converts one pod. spec is the JSON of the v1.PodSpec of the pod.
 func (m *manifest) pod(meta v1Metadata, spec json.RawMessage) (Manifest, error) {
 	meta.Namespace = cmp.Or(meta.Namespace, "default")
 	name := meta.Namespace + "/" + meta.Name
 	var p v1Pod
 	if len(spec) == 0 {
-		return Manifest{}, fmt.Errorf("pod %s: no spec", name)
+		return Manifest{}, fmt.Errorf("pod %s has no spec", name)
 	}
 	if err := json.Unmarshal(spec, &p.Spec); err != nil {
 		return Manifest{}, fmt.Errorf("pod %s: %w", name, jsonwords.Error(err))
@@ -216,8 +218,8 @@ func defaultedRequests(c lifecycle.ContainerSpec) lifecycle.Amounts {
 	return all
 }
 
-// qosClass returns the QoS class of a pod (pkg/apis/core/v1/helper/qos, ComputePodQOS, Kubernetes 1.36). It ignores
-// resources of the pod as a whole.
+// qosClass returns the QoS class of a pod with these containers (pkg/apis/core/v1/helper/qos, ComputePodQOS, Kubernetes
+// 1.36). It does not use the resources of the pod as a whole.
 func qosClass(containers []lifecycle.ContainerSpec) string {
 	any, all := false, true
 	for _, c := range containers {
@@ -261,8 +263,8 @@ func environments(spec json.RawMessage) (map[string][]string, error) {
 }
 
 // PodResources returns the resources that the kubelet sets on a pod's cgroup (pkg/kubelet/cm/helpers_linux.go,
-// ResourceConfigForPod, Kubernetes 1.36). These are the resources of the pod as a whole, or otherwise the sums of the
-// resources of its containers, plus the pod's overhead.
+// ResourceConfigForPod, Kubernetes 1.36). If the pod as a whole has resources, PodResources returns these. Otherwise it
+// returns the sums over the containers. It adds the pod's overhead in both cases.
 func PodResources(p *lifecycle.PodSpec) lifecycle.Resources {
 	if p.QoS == "BestEffort" {
 		return lifecycle.Resources{CPU: lifecycle.CPU{Shares: lifecycle.Some(uint64(2))}}

@@ -32,7 +32,8 @@ func NewPodsAPI(socket string) *PodsAPI {
 	return &PodsAPI{newKubeletSocket(socket, nil)}
 }
 
-// kubeletSocket is a socket of the kubelet, and one connection to the socket. The first call makes the connection.
+// kubeletSocket is the path of a socket of the kubelet, and one connection to the socket. The first call of conn makes
+// the connection; later calls return the same connection.
 type kubeletSocket struct {
 	socket string
 	conn   func() (*grpc.ClientConn, error)
@@ -51,7 +52,7 @@ func (k kubeletSocket) Close() error {
 	return conn.Close()
 }
 
-// client returns a client that uses the connection.
+// client returns a client of the Pods API that uses the connection of p.
 func (p *PodsAPI) client() (pods.PodsClient, error) {
 	conn, err := p.conn()
 	if err != nil {
@@ -60,23 +61,24 @@ func (p *PodsAPI) client() (pods.PodsClient, error) {
 	return pods.NewPodsClient(conn), nil
 }
 
-// connect returns a gRPC connection to a socket of the kubelet. by opens the connection; nil means that gRPC opens it
-// itself. The back-off is short, because a kubelet that restarts answers again within seconds.
-func connect(socket string, by func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
+// connect returns a gRPC connection to a socket of the kubelet. The function dial opens the connection; if it is nil,
+// gRPC opens the connection itself. The back-off is short, because a kubelet that restarts answers again within
+// seconds.
+func connect(socket string, dial func(context.Context, string) (net.Conn, error)) (*grpc.ClientConn, error) {
 	redial := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
 	target, options := "unix://"+socket, []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions protect it
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: 2 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 	}
-	if by != nil {
-		target, options = "passthrough:///"+socket, append(options, grpc.WithContextDialer(by))
+	if dial != nil {
+		target, options = "passthrough:///"+socket, append(options, grpc.WithContextDialer(dial))
 	}
 	return grpc.NewClient(target, options...)
 }
 
-// connectionError returns an error with the socket's path for an error of a connection. If the socket does not exist,
-// the error has the text absent, which says the usual reason.
+// connectionError adds the socket's path to an error of a connection. If the socket does not exist, the error instead
+// has the text absent, which says the usual reason.
 func connectionError(err error, socket, absent string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s does not exist: %s", socket, absent)
@@ -103,14 +105,14 @@ func (p *PodsAPI) Get(ctx context.Context, uid string) (Update, error) {
 	if err != nil {
 		return Update{}, p.explain(err)
 	}
-	s, of, _, err := decodePod(answer.GetPod())
+	s, pending, _, err := decodePod(answer.GetPod())
 	switch {
 	case err != nil:
 		return Update{}, err
 	case s.UID != uid:
 		return Update{}, fmt.Errorf("the agent asked for the pod with UID %.60q, and the kubelet returned the pod with UID %.60q", uid, s.UID)
 	}
-	return singleUpdate(s, of), nil
+	return singleUpdate(s, pending), nil
 }
 
 // Started reports whether the kubelet's socket exists.
@@ -151,30 +153,31 @@ func (p *PodsAPI) Watch(ctx context.Context, report func(Update)) error {
 			}
 			report(u)
 			first, synced = nil, true
-		case pods.EventType_DELETED, pods.EventType_ADDED, pods.EventType_MODIFIED: // a newer kubelet may have other events
+		case pods.EventType_DELETED, pods.EventType_ADDED, pods.EventType_MODIFIED: // ignore the other events that a newer kubelet may have
 			gone := ev.GetType() == pods.EventType_DELETED
-			if s, of, uid, err := decodePod(ev.GetPod()); synced {
-				report(eventUpdate(s, of, uid, gone, err))
-			} else if err := first.add(s, of, uid, gone, err); err != nil {
+			if s, pending, uid, err := decodePod(ev.GetPod()); synced {
+				report(eventUpdate(s, pending, uid, gone, err))
+			} else if err := first.add(s, pending, uid, gone, err); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// eventUpdate returns the update for an event after the first list. gone means that the pod was deleted. err is why the
-// pod cannot be read, or nil. A pod that cannot be read does not end the stream.
-func eventUpdate(s *lifecycle.PodSpec, of *PendingPod, uid string, gone bool, err error) Update {
+// eventUpdate returns the update for an event after the first list. gone means that the pod was deleted. pending is the
+// result of v1Pod.pending. err is why the pod cannot be read, or nil. A pod that cannot be read does not end the
+// stream.
+func eventUpdate(s *lifecycle.PodSpec, pending *PendingPod, uid string, gone bool, err error) Update {
 	switch {
 	case gone && uid != "":
 		return Update{EndedUID: uid}
 	case err != nil:
 		return Update{Unread: []UnreadPod{{uid, err}}}
 	}
-	return singleUpdate(s, of)
+	return singleUpdate(s, pending)
 }
 
-// explain returns an error that says what to do about an error of the connection.
+// explain adds to an error of the connection the path of the socket, and what the operator can do.
 func (p *PodsAPI) explain(err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Errorf("%s serves another version of the Pods API than v1alpha1", p.socket)

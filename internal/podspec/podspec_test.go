@@ -77,9 +77,9 @@ func TestBadLists(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                               "EOF",
 		`{"kind":"PodList","items":[`:    "EOF",
-		`[]`:                             "expected {",
-		`{"kind":"NodeList","items":[]}`: "not a PodList",
-		`{"kind":"PodList"}`:             "not a PodList with items",
+		`[]`:                             "has [ in place of {",
+		`{"kind":"NodeList","items":[]}`: "has the kind \"NodeList\"",
+		`{"kind":"PodList"}`:             "or no items",
 		`{"kind":"PodList","items":{}}`:  "not a list",
 		listOf() + "x":                   "text after the end",
 		listOf(pod("1", "n", ""), pod("2", "m", "")):                               "the source has pods of node",

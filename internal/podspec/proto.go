@@ -24,8 +24,8 @@ func (m fieldReaders) read(b []byte) error {
 }
 
 // decodePod reads the protobuf form of a v1.Pod (k8s.io/api/core/v1 generated.proto, v0.36), in which the Pods API
-// sends pods. It also returns the UID of a pod that cannot be read, unless the UID itself cannot be read.
-func decodePod(data []byte) (s *lifecycle.PodSpec, of *PendingPod, uid string, err error) {
+// sends pods. pending is the result of v1Pod.pending. uid is set also if the rest of the pod cannot be read.
+func decodePod(data []byte) (s *lifecycle.PodSpec, pending *PendingPod, uid string, err error) {
 	var p v1Pod
 	if err := p.message().read(data); err != nil {
 		return nil, nil, p.Metadata.UID, fmt.Errorf("the kubelet sent a malformed pod: %w", err)
@@ -40,7 +40,7 @@ func (p *v1Pod) message() fieldReaders {
 	return fieldReaders{
 		1: fieldReaders{
 			1: stringField(&meta.Name), 3: stringField(&meta.Namespace), 5: stringField(&meta.UID),
-			9:  func([]byte) error { meta.Deletion = "set"; return nil }, // a message, whose time does not matter
+			9:  func([]byte) error { meta.Deletion = "set"; return nil }, // a message; only its presence matters
 			11: mapField(&meta.Labels, stringField), 12: mapField(&meta.Annotations, stringField),
 		}.read,
 		2: fieldReaders{
@@ -65,17 +65,19 @@ func (r *v1Resources) message() fieldReaders {
 	return fieldReaders{1: mapField(&r.Limits, quantityField), 2: mapField(&r.Requests, quantityField)}
 }
 
-// containerField returns a function that reads a container and adds the container to a list.
-func containerField(to *[]v1Container, of func(*v1Container) fieldReaders) func([]byte) error {
+// containerField returns a function that reads a container and adds the container to list. The function message returns
+// the readers of its fields.
+func containerField(list *[]v1Container, message func(*v1Container) fieldReaders) func([]byte) error {
 	return func(v []byte) error {
 		var c v1Container
-		err := of(&c).read(v)
-		*to = append(*to, c)
+		err := message(&c).read(v)
+		*list = append(*list, c)
 		return err
 	}
 }
 
-// mapField returns a function that reads one entry of a map.
+// mapField returns a function that reads one entry of a map. The function value returns the reader of the value of an
+// entry.
 func mapField[T ~string](into *map[string]T, value func(*T) func([]byte) error) func([]byte) error {
 	return func(v []byte) error {
 		var key string
@@ -91,6 +93,7 @@ func mapField[T ~string](into *map[string]T, value func(*T) func([]byte) error) 
 	}
 }
 
+// stringField returns a function that stores a string field in into.
 func stringField[T ~string](into *T) func([]byte) error {
 	return func(v []byte) error {
 		*into = T(v)
@@ -98,6 +101,7 @@ func stringField[T ~string](into *T) func([]byte) error {
 	}
 }
 
+// quantityField returns a function that reads a Quantity message, whose field 1 is the text.
 func quantityField(into *v1Quantity) func([]byte) error {
 	return fieldReaders{1: stringField(into)}.read
 }

@@ -18,7 +18,8 @@ type savedForm[P any] struct {
 	Pods    []P `json:"pods"`
 }
 
-// loadSaved reads what saveChanged has saved. It returns no pods if data is empty. unread has the pods that it skips.
+// loadSaved reads the data that saveChanged has saved. It returns no pods if data is empty. unread has the pods that it
+// cannot read.
 func loadSaved[P any](data []byte) (pods []P, unread []UnreadPod, err error) {
 	if len(data) == 0 {
 		return nil, nil, nil
@@ -41,8 +42,8 @@ func loadSaved[P any](data []byte) (pods []P, unread []UnreadPod, err error) {
 	return pods, unread, nil
 }
 
-// loadSpecs reads the specs that an earlier agent has saved. The error is about saved data that cannot be read: all of
-// it, or the pods that loadSpecs skips.
+// loadSpecs reads the specs that an earlier agent has saved. It returns the specs that it can read, and an error about
+// the pods that it cannot read. If it can read nothing, it returns only an error.
 func loadSpecs(data []byte) (map[string]*lifecycle.PodSpec, error) {
 	pods, unread, err := loadSaved[lifecycle.PodSpec](data)
 	if err != nil {
@@ -87,14 +88,15 @@ func (l *Chain) specsLocked() []*lifecycle.PodSpec {
 	return out
 }
 
-// saveChanged saves the pods that known returns, if dirty is set, and clears dirty. It holds mu while it uses dirty and
-// calls known. If saving fails, it sets dirty again and calls failed. If save is nil, it saves nothing.
-func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, known func() []P, failed func(error)) error {
+// saveChanged saves the pods that the function list returns, if dirty is set, and clears dirty. It holds mu while it
+// uses dirty and calls list. If save returns an error, saveChanged sets dirty again and calls onFailure. If save is
+// nil, it saves nothing.
+func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, list func() []P, onFailure func(error)) error {
 	mu.Lock()
 	var pods []P
 	changed := *dirty && save != nil
 	if *dirty = false; changed {
-		pods = known()
+		pods = list()
 	}
 	mu.Unlock()
 	if !changed {
@@ -108,15 +110,16 @@ func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, kn
 		mu.Lock()
 		*dirty = true
 		mu.Unlock()
-		failed(err)
+		onFailure(err)
 	}
 	return err
 }
 
-// finalSaveTries is how often an agent tries to save when it ends.
+// finalSaveTries is how often a stopping agent tries to save.
 const finalSaveTries = 3
 
-// saveAtEnd calls save when the agent ends, at most finalSaveTries times. save itself logs its errors.
+// saveAtEnd calls save until it succeeds, at most finalSaveTries times. It is for the end of the agent. save itself
+// logs its errors.
 func saveAtEnd(save func() error) {
 	for range finalSaveTries {
 		if save() == nil {

@@ -7,23 +7,23 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// ResourceLister returns the answers of the kubelet's PodResources API (v1).
+// ResourceLister is a client of the kubelet's PodResources API (v1).
 type ResourceLister struct{ kubeletSocket }
 
-// NewResourceLister returns a client of the PodResources API at a socket. It does not connect before the first call.
-// dial opens the connection; nil means that gRPC opens it itself.
+// NewResourceLister returns a client of the PodResources API at the socket path. It does not connect before the first
+// call. The function dial opens the connection; if it is nil, gRPC opens the connection itself.
 func NewResourceLister(path string, dial func(ctx context.Context, socket string) (net.Conn, error)) *ResourceLister {
 	return &ResourceLister{newKubeletSocket(path, dial)}
 }
 
-// List asks the kubelet for the resources that it has assigned to all pods.
+// List requests the resources that the kubelet has assigned to all pods.
 func (r *ResourceLister) List(ctx context.Context) (*podresources.ListPodResourcesResponse, error) {
 	return ask(r, func(c podresources.PodResourcesListerClient) (*podresources.ListPodResourcesResponse, error) {
 		return c.List(ctx, &podresources.ListPodResourcesRequest{})
 	})
 }
 
-// Allocatable asks the kubelet which resources it can assign to containers.
+// Allocatable requests the resources that the kubelet can assign to containers.
 func (r *ResourceLister) Allocatable(ctx context.Context) (*podresources.AllocatableResourcesResponse, error) {
 	return ask(r, func(c podresources.PodResourcesListerClient) (*podresources.AllocatableResourcesResponse, error) {
 		return c.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})

@@ -2,8 +2,8 @@ package podspec
 
 import "slices"
 
-// maxEndedPods is how many UIDs of ended pods the chain stores, to recognise old answers. An answer that was sent
-// before a pod ended arrives within seconds.
+// maxEndedPods is how many UIDs of ended pods the chain stores. With these UIDs it recognises an answer that was sent
+// before a pod ended. Such an answer arrives within seconds.
 const maxEndedPods = 256
 
 // uidRing has the last maxEndedPods UIDs that were added. The zero value is ready for use.

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Limits for answers of a kubelet, which protect the agent from a wrong answer. A kubelet runs 110 pods by default, and
-// a pod's object has at most about 1.5 MiB in the API server's store.
+// Limits for answers of a kubelet, so that a faulty answer cannot use up the agent's memory. A kubelet runs 110 pods by
+// default, and a pod's object has at most about 1.5 MiB in the API server's store.
 const (
 	maxPods       = 16384 // pods of an answer
 	maxContainers = 4096  // containers of a pod
@@ -18,13 +18,13 @@ const (
 	maxName       = 1024  // bytes of a name or UID
 )
 
-// mirrorAnnotation is the annotation of a static pod's mirror in the API server. Its value is the UID that the kubelet
-// and the runtime use (pkg/kubelet/types, ConfigMirrorAnnotationKey, Kubernetes 1.36).
+// mirrorAnnotation is the annotation of a mirror pod, which is the object of a static pod in the API server. Its value
+// is the UID that the kubelet and the runtime use (pkg/kubelet/types, ConfigMirrorAnnotationKey, Kubernetes 1.36).
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// uid returns the UID that the runtime uses for the pod. For a static pod, this is the value of mirrorAnnotation. Any
-// author of pods can write this annotation. So uid uses it only if it cannot be the UID of a pod that the API server
-// has created: the UID of a static pod is a hash without dashes.
+// uid returns the UID that the runtime uses for the pod. For a static pod, this is the value of mirrorAnnotation. But
+// any author of pods can write this annotation. So uid accepts only a value that cannot be the UID of a pod from the
+// API server: the UID of a static pod is a hash without dashes.
 func (p *v1Pod) uid() string {
 	if hash := p.Metadata.Annotations[mirrorAnnotation]; len(hash) == 32 && strings.Trim(hash, "0123456789abcdef") == "" {
 		return hash
@@ -43,7 +43,7 @@ func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 	s := &lifecycle.PodSpec{
 		UID: p.uid(), Name: p.Metadata.Name, Namespace: p.Metadata.Namespace, Node: p.Spec.NodeName, QoS: p.Status.QoS, From: from,
 		Overhead: read(p.Spec.Overhead), Requests: read(p.Spec.Resources.Requests), Limits: read(p.Spec.Resources.Limits),
-		// The kubelet has all labels and annotations.
+		// Every source reports all labels and annotations of a pod, so HasAllKeys is true.
 		Meta: &lifecycle.PodMeta{Labels: editableKeys(p.Metadata.Labels), Annotations: editableKeys(p.Metadata.Annotations), HasAllKeys: true},
 	}
 	add := func(kind lifecycle.ContainerKind, c v1Container) {
@@ -70,7 +70,7 @@ func (p *v1Pod) spec(from lifecycle.Source) (*lifecycle.PodSpec, error) {
 	return s, nil
 }
 
-// parseAmounts converts resources: CPU to milli-CPUs, and all other resources to whole units.
+// parseAmounts converts amounts of resources: CPU to milli-CPUs, and all other resources to whole units.
 func parseAmounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 	var out lifecycle.Amounts
 	for name, q := range from {
@@ -93,11 +93,11 @@ func parseAmounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 	return out, nil
 }
 
-// maxAnnotation is how many bytes of an annotation's text are stored. It is one byte more than an annotation dialect
-// accepts, so that the dialect still reports a text that is too long.
+// maxAnnotation is how many bytes of an annotation's value are stored. It is one byte more than the agent accepts in a
+// value, so that a value that is too long is still found to be too long.
 const maxAnnotation = lifecycle.MaxValueBytes + 1
 
-// editableKeys returns the labels or annotations that take effect when they are edited on a running pod.
+// editableKeys returns those of the labels or annotations that also take effect when they are edited on a running pod.
 func editableKeys(all map[string]string) map[string]string {
 	var out map[string]string
 	for key, text := range all {
@@ -111,8 +111,7 @@ func editableKeys(all map[string]string) map[string]string {
 	return out
 }
 
-// checkSpec returns an error if a name of the pod or its containers is not valid, or if the pod has too many
-// containers.
+// checkSpec returns an error if a name or UID in the spec is not valid, or if the pod has too many containers.
 func checkSpec(s *lifecycle.PodSpec) error {
 	switch {
 	case s.UID == "" || s.Name == "" || s.Namespace == "":
@@ -133,8 +132,8 @@ func checkSpec(s *lifecycle.PodSpec) error {
 }
 
 // indexByUID checks an answer that lists all pods of a node, and returns the pods by UID. node is the name of the node
-// that all pods must have; "" means that all pods must have the same node. If two pods have the same UID, it uses
-// neither, and returns their UID in unread.
+// that all pods must have. If node is "", the pods may have any node, but all of them the same. If two pods have the
+// same UID, indexByUID returns neither of them in out, and their UID in unread.
 func indexByUID(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycle.PodSpec, unread []UnreadPod, err error) {
 	out = make(map[string]*lifecycle.PodSpec, len(all))
 	twice := map[string]bool{}
@@ -158,14 +157,14 @@ func indexByUID(all []*lifecycle.PodSpec, node string) (out map[string]*lifecycl
 	return out, unread, nil
 }
 
-// UnreadPod is a pod of an answer that cannot be read, and why. UID is "" if the UID cannot be read either.
+// UnreadPod is a pod of an answer that cannot be read. Err is the reason. UID is "" if the UID cannot be read either.
 type UnreadPod struct {
 	UID string
 	Err error
 }
 
-// unreadError returns an error that says how many pods cannot be read, and why the first one cannot. It returns nil if
-// unread is empty.
+// unreadError returns an error with the number of pods that cannot be read, and the reason for the first of them. It
+// returns nil if unread is empty.
 func unreadError(unread []UnreadPod) error {
 	switch len(unread) {
 	case 0:

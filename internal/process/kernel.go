@@ -9,14 +9,15 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Real makes the system calls. It needs the host's PID namespace; CAP_SYS_RESOURCE for higher limits and for processes
-// of other users; and CAP_SYS_NICE for real-time policies, lower nice values and processes of other users.
+// Real is the Kernel that makes the system calls. The agent must be in the host's PID namespace. It needs
+// CAP_SYS_RESOURCE for higher limits and for the limits of other users' processes. It needs CAP_SYS_NICE for real-time
+// policies, lower nice values and processes of other users.
 type Real struct{}
 
 // errBadForm is the error of a value whose text is not valid for its field.
 var errBadForm = errors.New("the value is malformed")
 
-// Has reports whether a thread has a value.
+// Has reports whether the attribute of a thread that v names has the value v.
 func (Real) Has(thread int, v lifecycle.Value) (bool, error) {
 	switch v.Field {
 	case lifecycle.ProcessLimit:
@@ -48,7 +49,7 @@ func (Real) Has(thread int, v lifecycle.Value) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("read the scheduling policy: %w", err)
 		}
-		if want.Policy == unix.SCHED_IDLE { // with SCHED_IDLE a thread keeps its nice value, without effect
+		if want.Policy == unix.SCHED_IDLE { // the nice value has no effect with SCHED_IDLE, so it is not compared
 			want.Nice = now.Nice
 		}
 		return now.Policy == want.Policy && now.Nice == want.Nice && now.Priority == want.Priority && now.Flags&want.Flags == want.Flags, nil
@@ -56,7 +57,7 @@ func (Real) Has(thread int, v lifecycle.Value) (bool, error) {
 	return false, errBadForm
 }
 
-// Set gives a thread a value.
+// Set sets the attribute of a thread that v names to the value v.
 func (Real) Set(thread int, v lifecycle.Value) error {
 	switch v.Field {
 	case lifecycle.ProcessLimit:
@@ -84,8 +85,8 @@ func (Real) Set(thread int, v lifecycle.Value) error {
 	return errBadForm
 }
 
-// explainDenied adds to the error of a system call what the call should do. If the kernel did not permit the call, it
-// also adds the capability that the agent may lack.
+// explainDenied adds to the error of a system call the text what, which says what the call should do. If the kernel did
+// not permit the call, it also adds the capability that the agent may lack.
 func explainDenied(err error, what, capability string) error {
 	switch {
 	case err == nil:
@@ -105,6 +106,7 @@ var rlimitNumbers = map[string]int{
 	"RLIMIT_RTTIME": unix.RLIMIT_RTTIME, "RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_STACK": unix.RLIMIT_STACK,
 }
 
+// limitOf returns the limit in a value, and the kernel's number of the limited resource.
 func limitOf(v lifecycle.Value) (want unix.Rlimit, number int, err error) {
 	r, ok := lifecycle.ParseRlimit(v.Key, v.Text)
 	number, known := rlimitNumbers[v.Key]
@@ -116,13 +118,14 @@ func limitOf(v lifecycle.Value) (want unix.Rlimit, number int, err error) {
 
 // Constants of ioprio_set(2).
 const (
-	ioprioProcess = 1 // IOPRIO_WHO_PROCESS, which is one thread
-	ioprioShift   = 13
+	ioprioProcess = 1  // IOPRIO_WHO_PROCESS, which is one thread
+	ioprioShift   = 13 // the position of the class in an I/O priority
 )
 
 // ioClasses are the kernel's numbers of I/O scheduling classes, by name.
 var ioClasses = map[string]uintptr{"IOPRIO_CLASS_NONE": 0, "IOPRIO_CLASS_RT": 1, "IOPRIO_CLASS_BE": 2, "IOPRIO_CLASS_IDLE": 3}
 
+// priorityOf returns the I/O priority in a value, in the form of ioprio_set(2).
 func priorityOf(v lifecycle.Value) (uintptr, error) {
 	p, ok := lifecycle.ParseIOPriority(v.Text)
 	class, known := ioClasses[p.Class]
@@ -143,10 +146,12 @@ var schedFlags = map[string]uint64{
 	"SCHED_FLAG_DL_OVERRUN": unix.SCHED_FLAG_DL_OVERRUN,
 }
 
-// errDeadline is the reason why the agent does not set SCHED_DEADLINE. The kernel accounts this policy by thread, and
-// forbids threads to inherit it.
-var errDeadline = errors.New("only an OCI runtime can start a container with SCHED_DEADLINE")
+// errDeadline is the reason why the agent does not set SCHED_DEADLINE. Under this policy the kernel gives each thread a
+// budget of its own, and new threads cannot inherit the policy. So the agent does not set it for the threads of a
+// running container.
+var errDeadline = errors.New("the agent does not set SCHED_DEADLINE for running threads; only an OCI runtime can start a container with this policy")
 
+// policyOf returns the scheduling policy in a value, with its attributes, in the form of sched_setattr(2).
 func policyOf(v lifecycle.Value) (unix.SchedAttr, error) {
 	s, ok := lifecycle.ParseScheduler(v.Text)
 	policy, known := schedPolicies[s.Policy]

@@ -8,11 +8,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Kernel reads and sets attributes of single threads. A resource limit applies to the thread's whole process.
+// Kernel reads and sets attributes of single threads. A resource limit applies to the whole process of the thread.
 type Kernel interface {
-	// Has reports whether a thread's attribute has a value.
+	// Has reports whether the attribute of a thread that v names has the value v.
 	Has(thread int, v lifecycle.Value) (bool, error)
-	// Set sets a thread's attribute to a value.
+	// Set sets the attribute of a thread that v names to the value v.
 	Set(thread int, v lifecycle.Value) error
 }
 
@@ -24,19 +24,20 @@ type Writer struct {
 	setValues map[string]map[string]string // by container and setting: the value that Apply has set
 }
 
-// New makes a Writer for a kernel's threads.
+// New returns a Writer that uses k to read and set the attributes of threads.
 func New(k Kernel) *Writer { return &Writer{kernel: k, setValues: map[string]map[string]string{}} }
 
-// maxRounds limits how often Apply reads the list of threads.
+// maxRounds is how often one call of Apply reads the list of threads at most.
 const maxRounds = 5
 
-// Apply sets a value for the threads of a container, unless it has set this value before. found reports whether there
-// were any threads, and changed whether one of them had another value. Threads that start meanwhile may have the
-// earlier value of their parent, so Apply repeats until all threads have the value, but at most maxRounds times.
-func (w *Writer) Apply(owner string, v lifecycle.Value, threads func() ([]int, error)) (found, changed bool, err error) {
+// Apply sets a value for the threads of a container, unless Apply has set this value before. container is the
+// container's id. found reports whether the container had threads. changed reports whether one of the threads had
+// another value. A thread that starts meanwhile may inherit the earlier value of its parent. So Apply repeats its work
+// until all threads have the value, but at most maxRounds times.
+func (w *Writer) Apply(container string, v lifecycle.Value, threads func() ([]int, error)) (found, changed bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.setValues[owner][v.Setting()] == v.Text {
+	if w.setValues[container][v.Setting()] == v.Text {
 		return true, false, nil
 	}
 	for range maxRounds {
@@ -51,14 +52,19 @@ func (w *Writer) Apply(owner string, v lifecycle.Value, threads func() ([]int, e
 			return found, changed, err
 		}
 		if !again {
-			break
+			w.noteSetLocked(container, v)
+			return found, changed, nil
 		}
 	}
-	if w.setValues[owner] == nil {
-		w.setValues[owner] = map[string]string{}
+	return found, changed, nil // a later call continues
+}
+
+// noteSetLocked notes that all threads of a container have a value.
+func (w *Writer) noteSetLocked(container string, v lifecycle.Value) {
+	if w.setValues[container] == nil {
+		w.setValues[container] = map[string]string{}
 	}
-	w.setValues[owner][v.Setting()] = v.Text
-	return found, changed, nil
+	w.setValues[container][v.Setting()] = v.Text
 }
 
 // setLocked sets a value for the threads that do not have it. It skips threads that have ended.
@@ -77,9 +83,9 @@ func (w *Writer) setLocked(threads []int, v lifecycle.Value) (changed bool, err 
 	return changed, nil
 }
 
-// Forget deletes the record of the values that were set for a container that has ended.
-func (w *Writer) Forget(owner string) {
+// Forget deletes the record of the values that were set for a container, because the container has ended.
+func (w *Writer) Forget(container string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.setValues, owner)
+	delete(w.setValues, container)
 }

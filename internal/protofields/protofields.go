@@ -1,5 +1,5 @@
-// Package protofields reads fields of protobuf messages by their numbers. It is for code in which decoding the whole
-// message would cost too much.
+// Package protofields reads fields of protobuf messages by their numbers. It is for code that must not spend the time to
+// decode the whole message.
 package protofields
 
 import (
@@ -8,13 +8,13 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Each calls visit for each field of the wire types varint and bytes, and skips other fields. A varint has its value in
-// v and bytes nil. Other fields have v 0 and bytes not nil.
+// Each calls visit for each field of the wire types varint and bytes, and skips other fields. n is the field's number.
+// For a varint, v is the value, and bytes is nil. For the type bytes, v is 0, and bytes has the content and is not nil.
 func Each(b []byte, visit func(n protowire.Number, v uint64, bytes []byte) error) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
 		if size < 0 {
-			return fmt.Errorf("read the tag of a field: %w", protowire.ParseError(size))
+			return fmt.Errorf("read the tag of a protobuf field: %w", protowire.ParseError(size))
 		}
 		b = b[size:]
 		var err error
@@ -33,7 +33,7 @@ func Each(b []byte, visit func(n protowire.Number, v uint64, bytes []byte) error
 			size = protowire.ConsumeFieldValue(n, kind, b)
 		}
 		if size < 0 {
-			return fmt.Errorf("read field %d: %w", n, protowire.ParseError(size))
+			return fmt.Errorf("read protobuf field %d: %w", n, protowire.ParseError(size))
 		}
 		if err != nil {
 			return err

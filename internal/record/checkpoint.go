@@ -17,42 +17,46 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// Checkpoint stores the state of containers that is not in the records that they carry. It has changes after
-// the creation of containers, such as later requests of the kubelet, and the records of containers that carry none.
-// If the checkpoint is lost, containers keep their CPUs, but a release restores older values.
+// Checkpoint stores the state of containers that is not in the annotations of containers (package record). It has
+// changes after the creation of containers, such as later requests of the kubelet. It also has the records of
+// containers without such an annotation. If the checkpoint is lost, containers keep their CPUs, but `trimtab release`
+// restores older values.
 type Checkpoint struct {
 	log *slog.Logger
-	// decisionLock is held while a decision changes the checkpoint. Text takes it too, so that it never
-	// returns only a part of a decision.
+	// decisionLock is held while a decision changes the checkpoint. Text takes this lock too, so that its result never
+	// has only some of the changes of a decision.
 	decisionLock sync.Locker
-	// A signal on saveSoon makes SaveChanges save after saveDelay. A signal on saveAtOnce makes it save at once.
+	// A signal on saveSoon makes SaveChanges save after saveDelay. A signal on saveAtOnce makes SaveChanges save at
+	// once.
 	saveSoon, saveAtOnce chan struct{}
-	dirty                atomic.Bool
+	dirty                atomic.Bool // there are unsaved changes
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards all fields below
 	content checkpointFile[lifecycle.Record, Overlay]
 	// unsavedChanges has the containers whose last change is not saved, with the number of that change.
 	unsavedChanges map[string]uint64
 	changeCount    uint64 // the number of changes of container records so far
-	// tryEnded is closed when the next try to save ends; nil while SaveChanges does not run.
+	// tryEnded is closed when the next attempt to save ends; nil while SaveChanges does not run.
 	tryEnded       chan struct{}
-	lastSaveFailed bool // the last try to save failed
+	lastSaveFailed bool // the last attempt to save failed
 	// missingLists counts, for each container or pod, how many consecutive lists of the runtime lacked it.
 	missingLists map[string]int
 }
 
-// checkpointFile is the JSON form of a checkpoint. For decoding, R and P are json.RawMessage.
+// checkpointFile is the JSON form of a checkpoint. R is the type of a container's record, and P the type of a pod's
+// overlay. Both are json.RawMessage when a file is decoded.
 type checkpointFile[R, P any] struct {
 	Version    int          `json:"v"`
 	Containers map[string]R `json:"containers"`
-	// Grants are the CPUs that pods own, by pod UID. A pod keeps them while its container is restarted.
+	// Grants are the CPUs that pods own, by pod UID, as kernel lists. A pod keeps these CPUs while a container
+	// restarts.
 	Grants map[string]string `json:"grants"`
 	// Lent are the UIDs of pods whose CPUs reclaimed containers may use.
 	Lent map[string]bool `json:"lent,omitempty"`
-	// Balloons are the CPUs of each balloon, by name.
+	// Balloons are the CPUs of each balloon, by name, as kernel lists.
 	Balloons map[string]string `json:"balloons,omitempty"`
-	// Devices are the exclusive CDI devices of containers, by pod UID and container name. A container keeps
-	// them while it is restarted.
+	// Devices are the exclusive CDI devices of containers, by pod UID and container name. A container keeps these
+	// devices while it restarts.
 	Devices map[string]map[string][]string `json:"devices,omitempty"`
 	// Pods are the labels and annotations from hook servers, by sandbox id.
 	Pods map[string]P `json:"pods,omitempty"`
@@ -64,14 +68,15 @@ type Overlay struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// NewCheckpoint decodes a saved checkpoint; data may be empty. It logs the parts that cannot be decoded.
+// NewCheckpoint decodes a saved checkpoint; data may be empty. It logs the containers and pods that cannot be decoded.
+// The caller holds the lock decision while a decision changes the checkpoint.
 func NewCheckpoint(data []byte, decision sync.Locker, log *slog.Logger) *Checkpoint {
 	held, unread, err := decode(data)
 	if err != nil {
-		log.Warn("the agent cannot read the checkpoint; it uses only the records that containers carry", logkey.Err, err)
+		log.Warn("the agent cannot read its checkpoint file; it uses only the records that the runtime stores as annotations", logkey.Err, err)
 	}
 	for _, err := range unread {
-		log.Warn("the agent cannot read a part of the checkpoint; for this container or pod it uses only the record that the runtime has", logkey.Err, err)
+		log.Warn("the agent cannot read the entry of a container or pod in its checkpoint file; for this container or pod, the agent uses only what the runtime stores", logkey.Err, err)
 	}
 	return &Checkpoint{log: log, decisionLock: decision, content: held, unsavedChanges: map[string]uint64{}, missingLists: map[string]int{}, saveSoon: make(chan struct{}, 1), saveAtOnce: make(chan struct{}, 1)}
 }
@@ -122,11 +127,11 @@ func (cp *Checkpoint) SetRecord(id string, r lifecycle.Record) {
 	cp.markDirty()
 }
 
-// AwaitSaved waits until the record of a container is saved. It gives up after a failed try, when ctx ends, and if
-// SaveChanges does not run.
+// AwaitSaved waits until the record of a container is saved. It gives up when an attempt to save fails, when ctx ends,
+// and if SaveChanges does not run.
 //
-// The caller calls it before it sends the agent's values to the runtime, which later reports them like requests.
-// If the agent were killed before the save, the next agent would mistake them for requests.
+// Callers must call AwaitSaved before they send the agent's values to the runtime. The runtime later reports these
+// values as if the kubelet had requested them. Only the saved record lets a restarted agent tell them from requests.
 func (cp *Checkpoint) AwaitSaved(ctx context.Context, id string) {
 	for {
 		cp.mu.Lock()
@@ -144,8 +149,9 @@ func (cp *Checkpoint) AwaitSaved(ctx context.Context, id string) {
 	}
 }
 
-// SetResizedRecord is SetRecord for a container that was resized. If its CPUs changed, SaveChanges saves at once.
-// If the agent were killed before the save, the next agent would restore the container's old CPUs.
+// SetResizedRecord stores the current record of a container that was resized. If the container's CPUs changed,
+// SaveChanges saves at once. If the agent were killed before the save, the next agent would restore the container's old
+// CPUs.
 func (cp *Checkpoint) SetResizedRecord(id string, r lifecycle.Record) {
 	if before, _ := cp.Record(id); before.CPUs != r.CPUs {
 		defer signal(cp.saveAtOnce)
@@ -185,7 +191,7 @@ func (cp *Checkpoint) Drop(id string) {
 	cp.drop(id)
 }
 
-// drop is Drop for a caller that holds mu.
+// drop removes a container or pod that has ended. The caller must hold mu.
 func (cp *Checkpoint) drop(id string) {
 	delete(cp.missingLists, id)
 	delete(cp.unsavedChanges, id)
@@ -198,13 +204,13 @@ func (cp *Checkpoint) drop(id string) {
 	}
 }
 
-// maxMissingLists is the number of consecutive lists of the runtime that may lack a container before Prune
-// drops it. After containerd 2.4 was killed, its list lacks containers whose shim does not answer in time.
-// After its next restart, containerd lists these containers again, with the agent's values in place of their requests.
+// maxMissingLists is the number of consecutive lists of the runtime that may lack a container before Prune drops the
+// container. If containerd 2.4 was killed and restarted, its list lacks containers whose shim does not answer in time.
+// After another restart, containerd lists these containers again, with the agent's values in place of requested values.
 const maxMissingLists = 3
 
-// Prune drops containers and pods that more than maxMissingLists consecutive lists of the runtime lacked. Such
-// containers ended while no agent ran.
+// Prune drops containers and pods that are missing in more than maxMissingLists consecutive lists of the runtime. Such
+// containers and pods ended while no agent ran. The parameter list is the current list (Synchronize).
 func (cp *Checkpoint) Prune(list *lifecycle.Event) {
 	lives := make(map[string]bool, len(list.Containers)+len(list.Pods))
 	for _, ctr := range list.Containers {
@@ -292,8 +298,8 @@ func (cp *Checkpoint) markDirty() {
 	signal(cp.saveSoon)
 }
 
-// signal sends to a channel with a buffer of one element. It does nothing if the buffer is full, because a
-// signal is then pending.
+// signal sends a signal to a channel with a buffer of one element. It does nothing if the buffer is full, because the
+// channel then already has a signal that was not received yet.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -301,7 +307,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// Text encodes the current checkpoint.
+// Text returns the current checkpoint as JSON, and notes that it has no unsaved changes.
 func (cp *Checkpoint) Text() []byte {
 	cp.decisionLock.Lock()
 	defer cp.decisionLock.Unlock()
@@ -318,9 +324,9 @@ func (cp *Checkpoint) Text() []byte {
 // saveDelay is the time between a change and its save. Changes in this time are saved together.
 const saveDelay = 200 * time.Millisecond
 
-// SaveChanges saves the changed checkpoint with the function save, until ctx ends. It waits saveDelay after a change,
-// and saves at once after a signal on saveAtOnce. After a failure it tries again after a growing pause, and ignores
-// saveAtOnce until then.
+// SaveChanges calls the function save with the checkpoint whenever the checkpoint has changed, until ctx ends. It does
+// so saveDelay after a change, and at once after a signal on saveAtOnce. After a failure it tries again after a pause,
+// which grows with each failure. During this pause it ignores saveAtOnce.
 func (cp *Checkpoint) SaveChanges(ctx context.Context, save func([]byte) error) error {
 	var retry statefile.Retry
 	var due <-chan time.Time // nil while there is nothing to save
@@ -344,14 +350,15 @@ func (cp *Checkpoint) SaveChanges(ctx context.Context, save func([]byte) error) 
 			due = nil
 		}
 		if retry.SetResult(time.Now(), cp.save(save)); retry.Failed() {
-			due = time.After(retry.Wait(time.Now()))
+			due = time.After(retry.WaitTime(time.Now()))
 		}
 		cp.startNextTry(true)
 	}
 }
 
-// startNextTry wakes the callers of AwaitSaved that wait for the last try to save. SaveChanges calls it before the
-// first try, after each try, and at its end. more is false only at the end.
+// startNextTry wakes the callers of AwaitSaved, because an attempt to save has ended. SaveChanges calls it before the
+// first attempt, after each attempt, and when SaveChanges itself ends. The parameter more is false only in this last
+// call.
 func (cp *Checkpoint) startNextTry(more bool) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
@@ -363,7 +370,7 @@ func (cp *Checkpoint) startNextTry(more bool) {
 	}
 }
 
-// saveNowTries is the number of tries of SaveNow.
+// saveNowTries is how often SaveNow tries to save the checkpoint.
 const saveNowTries = 3
 
 // SaveNow saves the checkpoint at once if it has unsaved changes. The agent calls it when it ends.
@@ -391,7 +398,7 @@ func (cp *Checkpoint) save(save func([]byte) error) error {
 	cp.mu.Unlock()
 	if err != nil {
 		cp.dirty.Store(true)
-		cp.log.Warn("the agent cannot save the checkpoint; if the agent restarts now, the latest changes are lost", logkey.Err, err)
+		cp.log.Warn("the agent cannot save its checkpoint file; if the agent restarts now, the latest changes of containers are lost", logkey.Err, err)
 	}
 	return err
 }

@@ -1,4 +1,5 @@
-// Package record stores the state of containers outside of the agent's process. A signed record is an annotation
-// of its container. The checkpoint file has later changes, and the records of containers without this annotation.
-// lifecycle.Record has the fields of a record. The package makes no decisions.
+// Package record stores the state of containers outside of the agent's process. The state of one container is a record
+// (lifecycle.Record). The agent adds the signed record to a new container as an annotation, which the runtime stores.
+// The agent's checkpoint file has later changes, and the records of containers without this annotation. The package
+// makes no decisions.
 package record

@@ -17,11 +17,12 @@ import (
 // maxRecordLength is the maximum length of a record's text, in bytes. Most records have less than 400 bytes.
 const maxRecordLength = 4096
 
-// Signer writes and reads records. The signature covers pod and container, so a copy of a record on another container
-// is invalid, and the author of a pod cannot write a valid record.
+// Signer writes and reads signed records. The signature covers the pod and the container, so a copy of a record at
+// another container is invalid. The author of a pod cannot write a valid record, because the author does not know the
+// key.
 type Signer struct {
 	mu  sync.Mutex
-	mac hash.Hash // reused, because creating a new one takes longer than a signature
+	mac hash.Hash // reused, because making a new hash.Hash takes longer than a signature
 }
 
 // NewSigner returns a signer that uses a key.
@@ -40,8 +41,8 @@ func (s *Signer) signatureOf(podUID, container, body string) string {
 	return hex.EncodeToString(s.mac.Sum(text[:0])[:16])
 }
 
-// Stamp returns the signed text of a container's record. If the text would be longer than maxRecordLength, Stamp
-// leaves out the values of hook servers and the environment variables that describe CPUs, and whole is false.
+// Stamp returns the signed text of a container's record. If the text is longer than maxRecordLength, Stamp leaves out
+// the values of hook servers and the environment variables that describe CPUs. Then whole is false.
 func (s *Signer) Stamp(podUID, container string, r lifecycle.Record) (text string, whole bool) {
 	if text = s.encodeSigned(podUID, container, r); len(text) <= maxRecordLength {
 		return text, true

@@ -9,7 +9,7 @@ import (
 
 // Decision is the result of an event.
 type Decision struct {
-	// Rejected is the reason why the agent refused the container or pod; "" if it accepted it.
+	// Rejected is the reason why the agent refused the container or pod; "" if the agent accepted it.
 	Rejected string `json:"rejected,omitempty"`
 	// Containers and Pods are the containers and pods about which the agent decided, sorted by id.
 	Containers []OwnerDecision `json:"containers,omitempty"`
@@ -35,13 +35,13 @@ type OwnerDecision struct {
 // has a PoolChange.
 type PoolChange struct {
 	Pool       string `json:"pool"`
-	Before     string `json:"before"`
-	After      string `json:"after"`
+	Before     string `json:"before"`     // the CPUs before the event
+	After      string `json:"after"`      // the CPUs after the event
 	Containers int    `json:"containers"` // the number of containers with these CPUs
 }
 
-// DecisionOf returns the decision about an event. The plan of the event must be committed to the state, unless it
-// rejects the container or pod.
+// DecisionOf returns the decision about an event. If the event's plan accepts the container or pod, the caller must
+// have committed the plan to the state.
 func DecisionOf(s *engine.State, p *engine.Plan) Decision {
 	if p.Reject != "" {
 		return Decision{Rejected: p.Reject}

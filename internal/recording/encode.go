@@ -27,9 +27,9 @@ type encoder map[reflect.Type][]field
 
 // field is a field of a struct that the encoder writes.
 type field struct {
-	index    int
+	index    int    // of the field in the struct
 	name     string // quoted, with a colon
-	embedded bool
+	embedded bool   // the field is an embedded struct, whose fields become members of the same JSON object
 }
 
 func (e encoder) encode(v any) ([]byte, error) { return e.appendValue(nil, reflect.ValueOf(v)) }
@@ -98,20 +98,20 @@ func (e encoder) appendStruct(b []byte, v reflect.Value) (_ []byte, err error) {
 }
 
 // appendFields encodes the fields of a struct as members of a JSON object. The fields of an embedded struct become
-// members of the same object. start is the position of the object's first member in b.
-func (e encoder) appendFields(b []byte, v reflect.Value, start int) (_ []byte, err error) {
+// members of the same object. The parameter firstMember is the offset in b of the first member of this object.
+func (e encoder) appendFields(b []byte, v reflect.Value, firstMember int) (_ []byte, err error) {
 	for _, f := range e.fields(v.Type()) {
 		fv := v.Field(f.index)
 		if isOmitted(fv) {
 			continue
 		}
 		if f.embedded {
-			if b, err = e.appendFields(b, fv, start); err != nil {
+			if b, err = e.appendFields(b, fv, firstMember); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if len(b) > start {
+		if len(b) > firstMember {
 			b = append(b, ',')
 		}
 		if b, err = e.appendValue(append(b, f.name...), fv); err != nil {
@@ -137,7 +137,8 @@ func (e encoder) fields(t reflect.Type) []field {
 	return all
 }
 
-// nameOf returns the JSON name of a field: the name in its tag, or its Go name with the first capitals in lower case.
+// nameOf returns the JSON name of a field: the name in its tag, or its Go name with the leading capital letters in
+// lower case. The result embedded reports whether the field is an embedded struct without such a tag.
 func nameOf(f reflect.StructField) (name string, embedded bool) {
 	name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
 	if name != "" {

@@ -10,16 +10,17 @@ import (
 	"github.com/trimtab/trimtab/internal/engine"
 )
 
-// maxBufferedEvents is the number of events that may wait for one listener. A slower listener loses events.
+// maxBufferedEvents is the number of events that may wait for one listener. If more events wait, the listener loses
+// them.
 const maxBufferedEvents = 4096
 
 // Feed passes events to listeners. Publish never blocks. The zero value is ready to use.
 type Feed struct {
 	listening atomic.Int32
 
-	mu            sync.Mutex // guards all below
+	mu            sync.Mutex // guards the fields below
 	subscriptions map[*Subscription]bool
-	seq           uint64
+	seq           uint64 // the number of the last published event
 }
 
 // Subscription receives the events that are published after a listener subscribed.
@@ -27,7 +28,7 @@ type Subscription struct {
 	feed      *Feed
 	events    chan *RecordedEvent
 	seqBefore uint64 // the number of the last event before the subscription
-	// State is the state when the subscription began.
+	// State is the engine's state when the subscription began.
 	State *engine.State
 }
 
@@ -57,7 +58,7 @@ func (s *Subscription) Close() {
 	}
 }
 
-// Publish passes an event to all listeners, except those that have too many unread events.
+// Publish passes an event to all listeners, except listeners that already have maxBufferedEvents unread events.
 func (f *Feed) Publish(e *RecordedEvent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,7 +84,7 @@ func (s *Subscription) Write(ctx context.Context, w io.Writer, h Header, flush f
 	if _, err := w.Write(append(text, '\n')); err != nil {
 		return err
 	}
-	by := encoder{}
+	enc := encoder{}
 	for last := s.seqBefore; ; {
 		if len(s.events) == 0 {
 			if err := flush(); err != nil {
@@ -96,7 +97,7 @@ func (s *Subscription) Write(ctx context.Context, w io.Writer, h Header, flush f
 		case e := <-s.events:
 			here := *e
 			here.Seq -= s.seqBefore
-			text, err := here.line(by, e.Seq-last-1, h.WithoutEnv)
+			text, err := here.line(enc, e.Seq-last-1, h.WithoutEnv)
 			if err != nil {
 				return fmt.Errorf("write event %s: %w", e.Op, err)
 			}

@@ -24,8 +24,8 @@ const (
 type Node struct {
 	Config  string `json:"config"` // the whole configuration in force, as YAML
 	Machine topology.Layout
-	// Released reports whether the agent has restored the values that the runtime requested, and has decided nothing
-	// since.
+	// Released reports whether the agent has given all containers the values that were requested from the runtime, and
+	// has decided nothing since then.
 	Released bool
 	Unified  bool // the node uses cgroup version 2
 	Host     lifecycle.Host
@@ -60,7 +60,8 @@ type Line struct {
 	From  string // the attachment that reported the event; "" if the agent made the event itself
 	Event lifecycle.Event
 	Facts Facts
-	// Same has the parts of the event and its facts that the line leaves out, because they equal the state before it.
+	// Same lists the parts of Event and Facts that the line leaves out, because they are the same as in the engine's
+	// state before the event.
 	Same UnchangedParts
 	// Node is the node after a Configure event; nil for other events.
 	Node *Node
@@ -68,7 +69,7 @@ type Line struct {
 	Decision json.RawMessage
 }
 
-// UnchangedParts has the parts of an event and its facts that equal the state before the event.
+// UnchangedParts lists the parts of an event and its facts that are the same as in the engine's state before the event.
 type UnchangedParts struct {
 	// Resources reports whether the resources of the event's pod are unchanged.
 	Resources bool
@@ -77,27 +78,40 @@ type UnchangedParts struct {
 	Granted []string
 }
 
-// Facts is the recorded form of engine.Facts. It lacks the policy and the machine of a Configure event, which the
-// replay makes from the line's Node.
+// Facts is the recorded form of engine.Facts: what the agent found out about the node for the decision. It lacks the
+// policy and the machine of a Configure event, which the replay makes from the line's Node. It also lacks Balloons,
+// Claims, ColdStartsOver, ExpectsMorePods, KernelMems and LentPods.
 type Facts struct {
+	// Records has the trusted records of containers, and UntrustedRecords the problems of other records, by container
+	// id.
 	Records          map[string]Record
 	UntrustedRecords map[string]lifecycle.Problem `json:"distrusted"`
-	ParentCPUs       map[string]string
-	KernelCPUs       map[string]string `json:"kernel"`
-	RunningCPUs      map[string]string `json:"runs"`
-	OwnedCPUs        map[string]string `json:"grants"`
-	EndedSandboxes   map[string]bool   `json:"ended"`
-	CgroupGone       bool              `json:"swept"`
-	Specs            map[string]*lifecycle.PodSpec
-	Granted          map[string]*lifecycle.KubeletGrants
-	HookServers      lifecycle.HookServerAnswer
-	PluginValues     map[string]map[string][]lifecycle.Value `json:"allocated,omitempty"`
-	CannotRefuse     bool                                    `json:"unstoppable,omitempty"`
+	// ParentCPUs has the CPUs that the cgroups of pods allow, by sandbox id. KernelCPUs and RunningCPUs have the CPUs
+	// that the kernel gives to containers, by container id. OwnedCPUs has the CPUs that pods own, by pod UID. All are
+	// kernel lists.
+	ParentCPUs  map[string]string
+	KernelCPUs  map[string]string `json:"kernel"`
+	RunningCPUs map[string]string `json:"runs"`
+	OwnedCPUs   map[string]string `json:"grants"`
+	// EndedSandboxes has the ids of sandboxes whose cgroup is gone and whose end no runtime reported. CgroupGone means
+	// that the agent itself made a RemovePodSandbox event for such a sandbox.
+	EndedSandboxes map[string]bool `json:"ended"`
+	CgroupGone     bool            `json:"swept"`
+	// Specs and Granted have the specs of pods, and the kubelet's grants to their containers, by pod UID.
+	Specs   map[string]*lifecycle.PodSpec
+	Granted map[string]*lifecycle.KubeletGrants
+	// HookServers has the merged answers of hook servers. PluginValues has the values of resource plugins, by pod UID
+	// and container name.
+	HookServers  lifecycle.HookServerAnswer
+	PluginValues map[string]map[string][]lifecycle.Value `json:"allocated,omitempty"`
+	// CannotRefuse means that the container already exists, so that the agent cannot refuse its creation.
+	CannotRefuse bool `json:"unstoppable,omitempty"`
 	// HostInterfaces reports, for each network interface that a new container requests, whether the host has it.
 	HostInterfaces map[string]bool `json:",omitempty"`
 	// FormerAgent has the CPUs and memory nodes that another agent gave to the containers of a Synchronize.
 	FormerAgent map[string]lifecycle.FormerContainer `json:"former,omitempty"`
-	// NodeDevices are the CDI devices of the node, if a new container requests CDI devices.
+	// NodeDevices are the CDI devices of the node, if a new container requests CDI devices. HeldDevices has the CDI
+	// devices that containers have exclusively, by pod UID and container name.
 	NodeDevices []lifecycle.NodeDevice         `json:",omitempty"`
 	HeldDevices map[string]map[string][]string `json:",omitempty"`
 }
@@ -110,7 +124,8 @@ type Record struct {
 	StampedPristine *lifecycle.Resources `json:"stamped"`
 }
 
-// RecordedEvent is an event with its facts and its decision, before it is encoded as a Line.
+// RecordedEvent is an event with its facts and its decision, before it is encoded as a Line. Its fields have the
+// meaning of the fields of Line with the same names.
 type RecordedEvent struct {
 	Seq      uint64
 	Time     time.Time
@@ -148,9 +163,10 @@ func NewRecordedEvent(s *engine.State, ev *lifecycle.Event, f engine.Facts) *Rec
 	return e
 }
 
-// line encodes the event as a line of a recording.
-func (e *RecordedEvent) line(by encoder, lost uint64, withoutEnv bool) ([]byte, error) {
-	decision, err := by.encode(e.Decision)
+// line encodes the event as a line of a recording. The parameter lost is the number of events that are missing before
+// it. If withoutEnv is true, the line has no values of environment variables.
+func (e *RecordedEvent) line(enc encoder, lost uint64, withoutEnv bool) ([]byte, error) {
+	decision, err := enc.encode(e.Decision)
 	if err != nil {
 		return nil, err
 	}
@@ -160,18 +176,18 @@ func (e *RecordedEvent) line(by encoder, lost uint64, withoutEnv bool) ([]byte, 
 		pod.Resources, l.Event.Pod = nil, &pod
 	}
 	if withoutEnv {
-		l.Event.Container = withoutValues(l.Event.Container)
+		l.Event.Container = withoutEnvValues(l.Event.Container)
 		l.Event.Containers = slices.Clone(l.Event.Containers)
 		for i, c := range l.Event.Containers {
-			l.Event.Containers[i] = withoutValues(c)
+			l.Event.Containers[i] = withoutEnvValues(c)
 		}
 	}
-	return by.encode(&l)
+	return enc.encode(&l)
 }
 
-// withoutValues returns a copy of a container without the values of environment variables, which the container and
+// withoutEnvValues returns a copy of a container without the values of environment variables, which the container and
 // its OCI hooks have.
-func withoutValues(c *lifecycle.Container) *lifecycle.Container {
+func withoutEnvValues(c *lifecycle.Container) *lifecycle.Container {
 	if c == nil {
 		return nil
 	}

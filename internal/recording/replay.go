@@ -20,14 +20,15 @@ type PolicyMaker func(n *Node, m *topology.Machine) (engine.Policy, error)
 
 // Options are the options of a replay.
 type Options struct {
+	// Policy makes the policy that decides the events again.
 	Policy PolicyMaker
-	// Recorded is set if Policy uses another configuration than the recorded one. It makes the policy of the recorded
-	// configuration. The replay then also compares the decisions about containers that ran at the recording's start.
+	// Recorded makes the policy of the recorded configuration. It is nil if Policy uses this configuration, too. If it
+	// is not nil, the replay also compares the decisions about containers that ran at the recording's start.
 	Recorded PolicyMaker
 }
 
 // GCPercent is the garbage collector's target (debug.SetGCPercent) for a program that replays a recording and
-// exits. Reading lines makes much garbage. With Go's default of 100, its collection takes a fifth of the time.
+// exits. Reading lines makes much garbage. With Go's default of 100, garbage collection takes a fifth of the replay.
 const GCPercent = 400
 
 // Replay decides the events of a recording again and compares the decisions with the recorded ones. It returns an
@@ -117,12 +118,12 @@ type replay struct {
 	report  Report
 	// recordedDecisions has the last recorded decision about each container and pod, by id.
 	recordedDecisions map[string]OwnerDecision
-	// differenceIndex has the index of each difference in the report, by owner and setting.
+	// differenceIndex has the index of each difference in report.Differences, by owner and setting.
 	differenceIndex map[[2]string]int
 }
 
-// restoreState restores the state of the recording's first line under the replay's policy. If that policy is not the
-// recorded one, it compares the decisions of the two policies.
+// restoreState restores the state of the recording's first line with the replay's policy. If this policy is not the
+// recorded policy, restoreState also compares the decisions of the two policies.
 func (r *replay) restoreState(h *Header, recorded PolicyMaker) error {
 	m, err := topology.Build(h.Node.Machine)
 	if err != nil {
@@ -270,8 +271,8 @@ func (r *replay) addDifferences(l *Line, was, now *Decision) {
 	}
 }
 
-// poolCPUs returns the CPUs of changed pools, by pool name. A pool has several lists if some of its containers may
-// use only a part of its CPUs.
+// poolCPUs returns the new CPUs of changed pools, by pool name. The text of a pool has several lists of CPUs if some of
+// its containers may use only a part of its CPUs.
 func poolCPUs(all []PoolChange) map[string]string {
 	out := map[string]string{}
 	for _, p := range all {

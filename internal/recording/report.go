@@ -12,8 +12,8 @@ import (
 
 // Report is the result of a replay.
 type Report struct {
-	Version string    `json:"recordedBy"` // the version of the agent that recorded
-	Time    time.Time `json:"recorded"`
+	Version string    `json:"recordedBy"` // the version of the agent that made the recording
+	Time    time.Time `json:"recorded"`   // when the recording began
 	// WithoutEnv reports whether the recording lacks the values of environment variables.
 	WithoutEnv bool   `json:"withoutEnv,omitempty"`
 	Events     uint64 `json:"events"`
@@ -38,7 +38,7 @@ type Difference struct {
 	Events   int    `json:"events"` // number of events with this difference
 }
 
-// Same reports whether all decisions equal the recorded ones.
+// Same reports whether all replayed decisions equal the recorded decisions.
 func (r *Report) Same() bool { return r.Differing == 0 && len(r.Differences) == 0 }
 
 // Sort sorts the differences by owner, setting and event.
@@ -110,8 +110,8 @@ func problemTexts(all []lifecycle.Problem) string {
 	return strings.Join(out, "; ")
 }
 
-// addDifference adds a difference to the report. If the report has one for the same owner and setting,
-// addDifference updates that one.
+// addDifference adds a difference to the report. If the report already has a difference for the same owner and setting,
+// addDifference updates the values of this difference.
 func (r *replay) addDifference(d Difference) {
 	key := [2]string{d.Owner, d.Setting}
 	at, known := r.differenceIndex[key]

@@ -11,19 +11,21 @@ import (
 // FS is a tree of resctrl files. Paths are relative to its root.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
-	// WriteFile writes data in one write and never creates a file.
+	// WriteFile writes data in one write. It does not create a missing file.
 	WriteFile(path string, data []byte) error
 	// List returns the names of the directories directly below dir.
 	List(dir string) ([]string, error)
+	// Mkdir makes a group.
 	Mkdir(dir string) error
-	// Rmdir removes a group. Its threads go to the group above.
+	// Rmdir removes a group. The kernel moves the group's threads to the group above.
 	Rmdir(dir string) error
 }
 
-// DirFS is the machine's resctrl tree, usually /sys/fs/resctrl. Neither ".." nor a symbolic link leads out of it.
+// DirFS is the machine's resctrl tree, usually /sys/fs/resctrl. A path with ".." or a symbolic link cannot leave the
+// tree.
 type DirFS struct{ root *os.Root }
 
-// OpenRoot opens the tree at dir, whether something is mounted there or not.
+// OpenRoot opens the tree at dir. It does not check whether resctrl is mounted there.
 func OpenRoot(dir string) (*DirFS, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -32,10 +34,10 @@ func OpenRoot(dir string) (*DirFS, error) {
 	return &DirFS{root: root}, nil
 }
 
-// Close closes the root.
+// Close closes the tree.
 func (r *DirFS) Close() error { return r.root.Close() }
 
-// maxFileBytes limits what is read of one file: a list of the threads of a node.
+// maxFileBytes is how many bytes ReadFile reads at most. The longest file is a list of all threads of the node.
 const maxFileBytes = 4 << 20
 
 // ReadFile returns a file's text.

@@ -15,25 +15,25 @@ import (
 // Prefix begins the names of all groups that Trimtab makes.
 const Prefix = "trimtab-"
 
-// Groups manages the groups of a tree. A group exists while it has an owner. Its methods may be called by
-// several goroutines concurrently.
+// Groups manages the groups of a tree. A group has owners: the ids of the containers or pods that use the group. It
+// exists while it has an owner. Several goroutines may call the methods of Groups concurrently.
 type Groups struct {
 	files FS
 
 	mu     sync.Mutex
-	owners map[string]map[string]bool // by path of the group
+	owners map[string]map[string]bool // the owners of each group, by the group's name
 }
 
-// New makes Groups on a tree. It leaves the groups of an earlier agent as they are; see RemoveUnownedGroups.
+// New returns Groups for a tree. It does not change the groups of an earlier agent, which RemoveUnownedGroups removes.
 func New(files FS) *Groups { return &Groups{files: files, owners: map[string]map[string]bool{}} }
 
-// checkName returns an error for a name that no group of Trimtab may have. A name is "" for the root group, GROUP for a
-// control group, or GROUP/MONITOR for a monitoring group, whose GROUP may be empty.
+// checkName returns an error for a name that a group of Trimtab cannot have. The name of the root group is "". The name
+// of a control group is GROUP. The name of a monitoring group is GROUP/MONITOR, or /MONITOR below the root group.
 func checkName(name string) error {
-	group, measure, measures := strings.Cut(name, "/")
+	group, monitor, isMonitor := strings.Cut(name, "/")
 	ok := group == "" || strings.HasPrefix(group, Prefix)
-	if measures {
-		ok = ok && strings.HasPrefix(measure, Prefix)
+	if isMonitor {
+		ok = ok && strings.HasPrefix(monitor, Prefix)
 	}
 	if !ok || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-/") != "" || len(name) > 160 {
 		return fmt.Errorf("%q is not the name of a group of Trimtab", name)
@@ -41,19 +41,22 @@ func checkName(name string) error {
 	return nil
 }
 
-// dir returns a group's directory; monitoring groups are below mon_groups.
+// dir returns the directory of the group with a name. Monitoring groups are below mon_groups of their control group.
 func dir(name string) string {
-	if group, measure, measures := strings.Cut(name, "/"); measures {
-		return path.Join(group, "mon_groups", measure)
+	if group, monitor, isMonitor := strings.Cut(name, "/"); isMonitor {
+		return path.Join(group, "mon_groups", monitor)
 	}
 	return path.Join(name, ".")
 }
 
-// AddOwner adds an owner to a group, makes the group if it is missing, and sets its allocation. The
-// group exists as long as it has owners. It reports whether it changed something.
+// AddOwner adds an owner to the group with a name, makes the group if it is missing, and sets the group's allocation.
+// changed means that AddOwner has made the group or changed its allocation.
 func (g *Groups) AddOwner(owner, name, allocation string) (changed bool, err error) {
-	if err := checkName(name); err != nil || name == "" {
-		return false, errors.Join(err, errors.New("the root group belongs to the kernel"))
+	if name == "" {
+		return false, errors.New("the agent cannot set the allocation of the root group of resctrl")
+	}
+	if err := checkName(name); err != nil {
+		return false, err
 	}
 	a, err := ParseAllocation(allocation)
 	if err != nil {
@@ -89,7 +92,7 @@ func (g *Groups) AddOwner(owner, name, allocation string) (changed bool, err err
 	return changed, nil
 }
 
-// makeGroupLocked makes a group, unless it exists, and adds the owner. made reports whether it made the group.
+// makeGroupLocked makes the group if it does not exist, and adds the owner. made means that the group did not exist.
 func (g *Groups) makeGroupLocked(owner, name string) (made bool, err error) {
 	err = g.files.Mkdir(dir(name))
 	switch {
@@ -105,7 +108,7 @@ func (g *Groups) makeGroupLocked(owner, name string) (made bool, err error) {
 	return err == nil, nil
 }
 
-// lastCommandStatus returns the kernel's explanation of its last refusal.
+// lastCommandStatus returns the kernel's explanation of its last refusal in parentheses, or "" if there is none.
 func (g *Groups) lastCommandStatus() string {
 	text, err := g.files.ReadFile("info/last_cmd_status")
 	if s := strings.TrimSpace(string(text)); err == nil && s != "" && s != "ok" {
@@ -114,13 +117,13 @@ func (g *Groups) lastCommandStatus() string {
 	return ""
 }
 
-// maxRounds limits how often Join reads the list of threads.
+// maxRounds is how often Join reads the list of threads at most.
 const maxRounds = 5
 
-// Join moves threads into a group, "" for the root group. It reports whether it found any threads, and whether one had
-// to be moved. If the group is a monitoring group, Join makes it and adds the owner. Threads that start meanwhile are
-// in the group of the thread that created them, so Join repeats, at most maxRounds times, until all threads are in the
-// group.
+// Join moves the threads that the function threads returns into the group with a name. found means that there are
+// threads. moved means that a thread was not in the group before. If the group is a monitoring group, Join makes it and
+// adds the owner. A thread that starts while Join runs is in the group of the thread that created it. So Join repeats
+// until all threads are in the group, at most maxRounds times.
 func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (found, moved bool, err error) {
 	if err := checkName(name); err != nil {
 		return false, false, err
@@ -153,8 +156,8 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (found,
 		}
 		for _, id := range missing {
 			err := g.files.WriteFile(file, strconv.AppendInt(nil, int64(id), 10))
-			if err != nil && !errors.Is(err, syscall.ESRCH) { // the thread has ended meanwhile
-				return found, moved, fmt.Errorf("move thread %d to %s: %w%s", id, file, err, g.lastCommandStatus())
+			if err != nil && !errors.Is(err, syscall.ESRCH) { // ESRCH: the thread has ended since threads listed it
+				return found, moved, fmt.Errorf("move thread %d into the group of %s: %w%s", id, file, err, g.lastCommandStatus())
 			}
 			moved = true
 		}
@@ -162,13 +165,14 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (found,
 	return found, moved, nil
 }
 
-// RemoveOwner removes an owner from a group. It removes the group after its last owner.
+// RemoveOwner removes an owner from the group with a name. If the group then has no owner, RemoveOwner removes it.
 func (g *Groups) RemoveOwner(owner, name string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.removeOwnerLocked(owner, name)
 }
 
+// removeOwnerLocked is RemoveOwner for callers that hold the lock.
 func (g *Groups) removeOwnerLocked(owner, name string) error {
 	if !g.owners[name][owner] {
 		return nil
@@ -184,7 +188,7 @@ func (g *Groups) removeOwnerLocked(owner, name string) error {
 	return nil
 }
 
-// RemoveOwnerFromAll removes an owner from all groups.
+// RemoveOwnerFromAll removes an owner from all groups, and removes the groups that then have no owner.
 func (g *Groups) RemoveOwnerFromAll(owner string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -215,11 +219,11 @@ func (g *Groups) RemoveUnownedGroups() error {
 		}
 	}
 	for _, group := range ours {
-		measures, err := g.files.List(path.Join(group, "mon_groups"))
+		monitors, err := g.files.List(path.Join(group, "mon_groups"))
 		if err != nil {
-			continue // this machine has no monitoring
+			continue // this machine has no monitoring groups
 		}
-		for _, name := range measures {
+		for _, name := range monitors {
 			if strings.HasPrefix(name, Prefix) && len(g.owners[group+"/"+name]) == 0 {
 				errs = append(errs, g.files.Rmdir(path.Join(group, "mon_groups", name)))
 			}

@@ -15,7 +15,7 @@ const (
 	FeatureL3Monitoring = "resctrl.L3_MON"
 )
 
-// Probe reports whether a tree has a feature. A nil tree is a node without resctrl.
+// Probe returns whether a tree has a feature. For a node without resctrl, files is nil.
 func Probe(files FS, feature string) lifecycle.Finding {
 	if files == nil {
 		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no resctrl, or paths.resctrl is wrong"}
@@ -29,17 +29,17 @@ func Probe(files FS, feature string) lifecycle.Finding {
 	case feature == FeatureMounted:
 		return lifecycle.Finding{Support: lifecycle.Supported}
 	}
-	what := map[string][2]string{
+	fileAndReason := map[string][2]string{
 		FeatureL3Allocation: {"info/L3/num_closids", "this machine cannot allocate parts of its L3 cache"},
 		FeatureMBAllocation: {"info/MB/num_closids", "this machine cannot allocate memory bandwidth"},
 		FeatureL3Monitoring: {"info/L3_MON/num_rmids", "this machine cannot monitor its L3 cache"},
 	}[feature]
-	_, err = files.ReadFile(what[0])
+	_, err = files.ReadFile(fileAndReason[0])
 	switch {
-	case what[0] == "":
-		return lifecycle.Finding{Why: "unknown feature " + feature}
+	case fileAndReason[0] == "":
+		return lifecycle.Finding{Why: "unknown feature of resctrl: " + feature}
 	case errors.Is(err, fs.ErrNotExist):
-		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: what[1]}
+		return lifecycle.Finding{Support: lifecycle.NotSupported, Why: fileAndReason[1]}
 	case err != nil:
 		return lifecycle.Finding{Why: err.Error()}
 	}

@@ -45,7 +45,7 @@ func TestLines(t *testing.T) {
 		{intel, "L3 0-50, L3@1 50-100", "L3:0=3f;1=fc0"},
 		{sparse, "L3 0-25, MB 100", "L3:0=7;8=7|MB:0=2048;8=2048"},
 		{sparse, "MB 50, MB@8 1", "MB:0=80;8=1"},
-		{sparse, "L3@1 0-50, L3 0-10", "no cache 1"},
+		{sparse, "L3@1 0-50, L3 0-10", "no cache with the id 1"},
 		{kernel.ResctrlHardware{Caches: []int{0}, Bandwidth: 100, Groups: 2}, "L3 0-10", "cannot allocate its L3 cache"},
 		{kernel.ResctrlHardware{CacheMask: "f", Caches: []int{0}, Groups: 2}, "MB 10", "cannot allocate memory bandwidth"},
 	} {
@@ -110,8 +110,8 @@ func TestGroups(t *testing.T) {
 	if _, moved, err = g.Join("c", "trimtab-BE", func() ([]int, error) { next++; return rounds[next-1], nil }); !moved || err != nil || next != 3 {
 		t.Errorf("join: %v, %v after %d rounds", moved, err, next)
 	}
-	if files.Group(3) != "trimtab-BE" || files.Group(9) != "." {
-		t.Errorf("threads are in %s and %s", files.Group(3), files.Group(9))
+	if files.ControlGroupOf(3) != "trimtab-BE" || files.ControlGroupOf(9) != "." {
+		t.Errorf("threads are in %s and %s", files.ControlGroupOf(3), files.ControlGroupOf(9))
 	}
 	if _, _, err := g.Join("c", "trimtab-BE/trimtab-c", func() ([]int, error) { return []int{1}, nil }); err != nil || files.MonitoringGroupOf(1) != "trimtab-BE/mon_groups/trimtab-c" {
 		t.Errorf("measured by %q, %v", files.MonitoringGroupOf(1), err)
@@ -119,11 +119,11 @@ func TestGroups(t *testing.T) {
 	if _, _, err := g.Join("c", "trimtab-BE/trimtab-c", func() ([]int, error) { return []int{9}, nil }); err == nil || !strings.Contains(err.Error(), "different control group") {
 		t.Errorf("a thread of another group: %v", err)
 	}
-	if err := errors.Join(g.RemoveOwner("pod1", "trimtab-BE"), g.RemoveOwnerFromAll("c")); err != nil || files.Group(1) != "trimtab-BE" || files.MonitoringGroupOf(1) != "" {
-		t.Errorf("one owner is left: %s, %v", files.Group(1), err)
+	if err := errors.Join(g.RemoveOwner("pod1", "trimtab-BE"), g.RemoveOwnerFromAll("c")); err != nil || files.ControlGroupOf(1) != "trimtab-BE" || files.MonitoringGroupOf(1) != "" {
+		t.Errorf("one owner is left: %s, %v", files.ControlGroupOf(1), err)
 	}
-	if err := g.RemoveOwnerFromAll("pod2"); err != nil || files.Group(1) != "." {
-		t.Errorf("nobody is left: %s, %v", files.Group(1), err)
+	if err := g.RemoveOwnerFromAll("pod2"); err != nil || files.ControlGroupOf(1) != "." {
+		t.Errorf("nobody is left: %s, %v", files.ControlGroupOf(1), err)
 	}
 }
 

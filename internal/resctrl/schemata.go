@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// Share is a part of a resource: for L3 the cache ways from From to To percent, for MB To
-// percent of the bandwidth.
+// Share is a part of a resource. For L3, it is the cache ways from From to To percent. For MB, it is To percent of the
+// memory bandwidth.
 type Share struct{ From, To int }
 
-// Allocation is what a group gets: shares by resource, "L3" or "MB", and by cache id. AnyCache
-// stands for every cache without a share of its own. A missing resource is not changed.
+// Allocation has the shares of a group, by resource ("L3" or "MB") and cache id. The share of AnyCache is for every
+// cache that has no entry. If a resource has no entry, the group's share of the resource does not change.
 type Allocation map[string]map[int]Share
 
-// AnyCache stands for every cache.
+// AnyCache is the cache id for every cache that has no entry in an Allocation.
 const AnyCache = -1
 
-// ParseAllocation parses the text of an allocation, such as "L3 0-40, L3@1 20-60, MB 30, MB@1 50". The numbers are
-// percent; the number after @ is a cache id.
+// ParseAllocation parses the text of an allocation, such as "L3 0-40, L3@1 20-60, MB 30, MB@1 50". The number after @
+// is a cache id. All other numbers are percent.
 func ParseAllocation(text string) (Allocation, error) {
 	a := Allocation{}
 	for part := range strings.SplitSeq(text, ", ") {
@@ -51,24 +51,24 @@ func ParseAllocation(text string) (Allocation, error) {
 	return a, nil
 }
 
-// machine is what a tree shows about the hardware.
+// machine has what a tree shows about the hardware.
 type machine struct {
 	waysMask      uint64           // the mask of all ways of an L3 cache
-	minWays       int              // the smallest number of ways of a group
+	minWays       int              // the smallest number of L3 cache ways that a group may have
 	bandwidthStep int              // the smallest step of bandwidth, in percent
 	cacheIDs      map[string][]int // the ids of caches, by resource
 	maxValue      map[string]int64 // the largest value in the root group, by resource: for MB, the value for no limit
 }
 
-// amdNoLimit is the value for no limit of bandwidth on AMD processors. amdFullBandwidth is the value that counts as 100
-// percent there, in eighths of GB/s (Koordinator 1.7).
+// On AMD processors, the unit of MB is an eighth of a GB/s. amdNoLimit is the value for no limit. amdFullBandwidth is
+// the value that stands for 100 percent in Koordinator 1.7.
 const (
 	amdNoLimit       = 2048
 	amdFullBandwidth = 160
 )
 
-// lines returns an allocation's lines of schemata. A resource has no line if a cache would have
-// no share of it (Koordinator 1.7, plugin Resctrl).
+// lines returns the lines that set an allocation in a schemata file. If a cache has no share of a resource, there is no
+// line for the resource (as in Koordinator 1.7, plugin Resctrl).
 func (m *machine) lines(a Allocation) ([]string, error) {
 	var out []string
 	for _, resource := range []string{"L3", "MB"} {
@@ -81,7 +81,7 @@ func (m *machine) lines(a Allocation) ([]string, error) {
 		}
 		for id := range shares {
 			if id != AnyCache && !slices.Contains(ids, id) {
-				return nil, fmt.Errorf("this machine has no cache %d of %s", id, resource)
+				return nil, fmt.Errorf("this machine has no cache with the id %d for the resource %s", id, resource)
 			}
 		}
 		entries, err := m.entries(resource, shares)
@@ -95,7 +95,8 @@ func (m *machine) lines(a Allocation) ([]string, error) {
 	return out, nil
 }
 
-// entries returns the shares of the caches up to the first one without a share.
+// entries returns the entries of a schemata line, such as "0=ff": one for each cache before the first cache without a
+// share.
 func (m *machine) entries(resource string, shares map[int]Share) ([]string, error) {
 	var out []string
 	for _, id := range m.cacheIDs[resource] {
@@ -134,12 +135,12 @@ func (m *machine) shareValue(resource string, s Share) (string, error) {
 	return strconv.Itoa(min((s.To+step-1)/step*step, 100)), nil
 }
 
-// waysMask returns the mask of the ways from s.From to s.To percent, both rounded up, of a
-// cache whose whole mask is cbm (Koordinator 1.7).
+// waysMask returns the mask of the cache ways from s.From to s.To percent. Both bounds are rounded up to whole ways, as
+// in Koordinator 1.7. cbm is the capacity bit mask of the whole cache.
 func waysMask(cbm uint64, s Share) (uint64, error) {
 	ways := bits.Len64(cbm)
 	if cbm == 0 || cbm&(cbm+1) != 0 || ways == 64 {
-		return 0, fmt.Errorf("the cache's mask %x is not a contiguous row of ways that begins with the first one", cbm)
+		return 0, fmt.Errorf("the cache's mask %x is not a contiguous row of ways that begins with the first way", cbm)
 	}
 	start, end := (ways*s.From+99)/100, (ways*s.To+99)/100
 	if s.From < 0 || start >= end {
@@ -148,7 +149,7 @@ func waysMask(cbm uint64, s Share) (uint64, error) {
 	return 1<<end - 1<<start, nil
 }
 
-// readMachine reads what the hardware supports from the root of a tree.
+// readMachine reads what a tree shows about the hardware. It reads the files of the root group and below info.
 func readMachine(files FS) (*machine, error) {
 	m := &machine{cacheIDs: map[string][]int{}, maxValue: map[string]int64{}, minWays: 1, bandwidthStep: 10}
 	text, err := files.ReadFile("schemata")
@@ -158,13 +159,13 @@ func readMachine(files FS) (*machine, error) {
 	for line := range strings.Lines(string(text)) {
 		resource, entries, ok := strings.Cut(strings.TrimSpace(line), ":")
 		if !ok || (resource != "L3" && resource != "MB") {
-			continue // L2, and separate code and data caches, are not allocated
+			continue // Trimtab does not allocate L2 caches, or code and data separately (CDP)
 		}
 		for entry := range strings.SplitSeq(entries, ";") {
 			id, value, _ := strings.Cut(entry, "=")
 			n, err := strconv.Atoi(strings.TrimSpace(id))
 			if err != nil {
-				return nil, fmt.Errorf("schemata: %q has no cache id", strings.TrimSpace(line))
+				return nil, fmt.Errorf("read schemata: an entry of the line %q has no cache id", strings.TrimSpace(line))
 			}
 			m.cacheIDs[resource] = append(m.cacheIDs[resource], n)
 			if v, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
@@ -187,6 +188,7 @@ func readMachine(files FS) (*machine, error) {
 	return m, nil
 }
 
+// readNumber reads a file that has one number of at most 32 bits.
 func readNumber(files FS, path string, base int) (uint64, error) {
 	text, err := files.ReadFile(path)
 	if err != nil {
@@ -195,7 +197,7 @@ func readNumber(files FS, path string, base int) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(text)), base, 32)
 }
 
-// sameLine reports whether a schemata file has a line already, apart from blanks and leading
+// sameLine reports whether the text of a schemata file already has a line. It ignores differences in blanks and leading
 // zeros.
 func sameLine(schemata, line string) bool {
 	plain := func(s string) string {

@@ -15,18 +15,17 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Problem is one error in the rules. Path is the path below the key rules, such as [0].match. Position is the place
-// in an expression.
+// Problem is one error in the rules.
 type Problem struct {
-	Path string
-	Position
-	What string
+	Path     string // the place of the error below the configuration key rules, such as [0].match
+	Position        // the place in the expression, if the error is in an expression
+	What     string // what is wrong, without a subject, such as "is missing"
 }
 
 // String returns the path and the sentence, such as "rules[0].match: line 1, column 14: ...".
 func (p Problem) String() string { return "rules" + p.Path + ": " + p.Sentence() }
 
-// Sentence describes the error, with its place in the expression if that is known.
+// Sentence describes the error. If the place in the expression is known, the text begins with this place.
 func (p Problem) Sentence() string {
 	if p.Line == 0 {
 		return p.What
@@ -45,8 +44,8 @@ type rule struct {
 	podOnly     bool // match uses only the pod
 	settings    []setting
 	change      intentChange
-	refuse      string
-	required    bool
+	refuse      string // the message of the refusal; "" if the rule refuses nothing
+	required    bool   // see RuleOptions.Required
 }
 
 // setting is one value that a rule sets.
@@ -60,9 +59,10 @@ type intentChange struct {
 	class       intent.Class
 	pool        string
 	numa        *intent.NUMABinding
-	unlessAsked bool
+	unlessAsked bool // the rule changes nothing if the pod or an earlier rule requests class, pool or numa
 }
 
+// isEmpty reports whether the rule changes no request.
 func (w intentChange) isEmpty() bool { return w.class == intent.None && w.pool == "" && w.numa == nil }
 
 // Prefix begins the name of a rule in lists of hooks, in reasons and in problems.
@@ -82,7 +82,7 @@ func Compile(options []RuleOptions) (*Set, []Problem) {
 	for i, o := range options {
 		c.path = fmt.Sprintf("[%d]", i)
 		if before, twice := first[o.Name]; twice {
-			c.addProblem(".name", "is %q, which is also the name of rules[%d]: give each rule its own name", printable(o.Name), before)
+			c.addProblem(".name", "is %q, which is also the name of rules[%d]: give each rule its own name", shorten(o.Name), before)
 		}
 		first[o.Name] = i
 		set.rules = append(set.rules, c.rule(o))
@@ -96,7 +96,7 @@ func Compile(options []RuleOptions) (*Set, []Problem) {
 // compiler compiles rules and collects their errors.
 type compiler struct {
 	environments environments
-	path         string // of the current rule, such as [0]
+	path         string // the path of the current rule, such as [0]
 	problems     []Problem
 }
 
@@ -112,7 +112,7 @@ var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 func (c *compiler) rule(o RuleOptions) *rule {
 	r := &rule{name: Prefix + o.Name, matchSource: o.Match, refuse: o.Refuse, required: o.Required, change: c.intentChange(o)}
 	if !namePattern.MatchString(o.Name) {
-		c.addProblem(".name", "is %q, want at most 63 small letters, digits and -, without - at the start or end", printable(o.Name))
+		c.addProblem(".name", "is %q, want at most 63 small letters, digits and -, without - at the start or end", shorten(o.Name))
 	}
 	podOnly := ""
 	if !r.change.isEmpty() {
@@ -128,7 +128,7 @@ func (c *compiler) rule(o RuleOptions) *rule {
 		c.addProblem(".unlessAsked", "has no effect, because the rule sets none of class, pool and numa: leave it out")
 	}
 	if r.change.isEmpty() && len(r.settings) == 0 && r.refuse == "" {
-		c.addProblem("", "has no effect: give it set, class, pool, numa or refuse")
+		c.addProblem("", "has no effect: add set, class, pool, numa or refuse")
 	}
 	if r.refuse != "" && (len(r.settings) > 0 || !r.change.isEmpty()) {
 		c.addProblem(".refuse", "cannot be combined with set, class, pool or numa, because a refused container is not created")
@@ -197,14 +197,14 @@ func (c *compiler) setting(path string, o SettingOptions) setting {
 		}
 	}
 	if field == nil {
-		c.addProblem(path+".field", "is %q, want the name of a field that docs/rules.md lists", printable(o.Field))
+		c.addProblem(path+".field", "is %q, want the name of a field that docs/rules.md lists", shorten(o.Field))
 		return setting{}
 	}
 	if why, no := placementFields[field.Field]; no {
 		c.addProblem(path+".field", "is %q, which no rule can set: %s", o.Field, why)
 		return setting{}
 	}
-	if wrong := wrongKey(*field, o.Key); wrong != "" {
+	if wrong := checkKey(*field, o.Key); wrong != "" {
 		c.addProblem(path+".key", "%s", wrong)
 	}
 	s := setting{value: lifecycle.Value{Field: field.Field, Key: o.Key}}
@@ -233,7 +233,7 @@ func (c *compiler) compileValue(path string, s *setting, o SettingOptions, env *
 		}
 		return
 	case o.Value != "" && o.ValueExpression != "":
-		c.addProblem(path+".valueExpression", "cannot be combined with value; give one of them")
+		c.addProblem(path+".valueExpression", "cannot be combined with value: leave one of them out")
 	case o.ValueExpression != "":
 		want := types.StringType
 		if f.IsNumeric() {
@@ -245,7 +245,7 @@ func (c *compiler) compileValue(path string, s *setting, o SettingOptions, env *
 	case f.IsNumeric():
 		n, err := strconv.ParseInt(o.Value, 10, 64)
 		if err != nil {
-			c.addProblem(path+".value", "is %q, want a number in quotes: %s", printable(o.Value), f.Info().Unit)
+			c.addProblem(path+".value", "is %q, want a number in quotes: %s", shorten(o.Value), f.Info().Unit)
 			return
 		}
 		if wrong := s.setNumber(n); wrong != "" {
@@ -278,7 +278,7 @@ func (s *setting) setText(text string, options []string) string {
 		s.value.Text = text
 		return checkText(s.value.Field, s.value.Key, text)
 	case !strings.HasPrefix(text, "/") || checkPath(text) != "":
-		return fmt.Sprintf("is %q, want an absolute path on the node, without . and .. and without / at the end", printable(text))
+		return fmt.Sprintf("is %q, want an absolute path on the node, without . and .. and without / at the end", shorten(text))
 	}
 	if len(options) == 0 {
 		options = defaultMountOptions

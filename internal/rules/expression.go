@@ -11,20 +11,21 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// Limits of expressions. Costs are in CEL's units: about one for each step, and one for each ten characters that
-// are compared.
+// Limits of expressions. The unit of a cost is CEL's cost unit: about one unit for each step, and one for each ten
+// characters that are compared.
 const (
 	// MaxExpression is the greatest length of an expression, in bytes.
 	MaxExpression = 4096
-	// MaxEstimate is the highest estimated cost of an expression, for pods with maxEntries labels.
+	// MaxEstimate is the highest allowed estimate of an expression's cost. The estimate is for pods with maxEntries
+	// labels.
 	MaxEstimate = 2_000_000
 	// MaxCost is the cost at which an evaluation is stopped.
 	MaxCost = 20_000
 
-	maxEntries = 128  // entries of a map
-	maxText    = 4096 // bytes of a text
-	maxLabel   = 317  // bytes of a label's key, which can be longer than its value
-	maxNesting = 32
+	maxEntries = 128  // assumed number of entries of a map
+	maxText    = 4096 // assumed bytes of a text
+	maxLabel   = 317  // assumed bytes of a label's key or value: the longest key, since values are shorter
+	maxNesting = 32   // levels of nested parts in an expression
 )
 
 // Position is the place of an error in an expression. Both numbers count from 1. Both are 0 if the place is unknown.
@@ -42,6 +43,7 @@ type environments struct {
 	pods            *cel.Env // has only the variable pod
 }
 
+// newEnvironments makes the two environments.
 func newEnvironments() (environments, error) {
 	registry, err := types.NewRegistry()
 	if err != nil {
@@ -85,12 +87,14 @@ func compile(env *cel.Env, text string, want *types.Type) (*expression, []fault)
 	if got := tree.OutputType(); !got.IsExactType(want) {
 		return nil, []fault{{Position{1, 1}, fmt.Sprintf("is of type %s, want %s", got, want)}}
 	}
-	most, err := env.EstimateCost(tree, costEstimator{})
+	estimate, err := env.EstimateCost(tree, costEstimator{})
 	switch {
 	case err != nil:
-		return nil, []fault{{message: "CEL cannot estimate the cost: " + oneLine(err.Error())}}
-	case most.Min > MaxCost || most.Max > MaxEstimate:
-		return nil, []fault{{Position{1, 1}, fmt.Sprintf("may cost %d CEL cost units, and at most %d are allowed: nest fewer loops over labels and annotations", max(most.Min, most.Max), MaxEstimate)}}
+		return nil, []fault{{message: "CEL cannot estimate the cost of the expression: " + oneLine(err.Error())}}
+	case estimate.Min > MaxCost:
+		return nil, []fault{{Position{1, 1}, fmt.Sprintf("costs at least %d CEL cost units, but an evaluation is stopped at %d: nest fewer loops over labels and annotations", estimate.Min, MaxCost)}}
+	case estimate.Max > MaxEstimate:
+		return nil, []fault{{Position{1, 1}, fmt.Sprintf("may cost %d CEL cost units, but at most %d are allowed: nest fewer loops over labels and annotations", estimate.Max, MaxEstimate)}}
 	}
 	program, err := env.Program(tree, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(MaxCost))
 	if err != nil {
@@ -121,10 +125,10 @@ func oneLine(message string) string {
 	return message
 }
 
-// costEstimator reports the sizes of maps and texts, from which CEL estimates the cost of an expression.
+// costEstimator tells CEL the greatest sizes of maps and texts. From these, CEL estimates the cost of an expression.
 type costEstimator struct{}
 
-// EstimateSize returns the greatest size of a map or text. It returns nil for values whose size CEL finds itself.
+// EstimateSize returns the greatest size of a map or text. It returns nil for values whose size CEL computes itself.
 func (costEstimator) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
 	var size cost.SizeEstimate
 	switch kind := node.Type().Kind(); {
@@ -144,7 +148,7 @@ func (costEstimator) EstimateSize(node cost.AstNode) *cost.SizeEstimate {
 	return &size
 }
 
-// inlineSizedKinds are the kinds of expressions whose size CEL finds in the expression itself.
+// inlineSizedKinds are the kinds of expressions whose size CEL computes itself, such as literals.
 var inlineSizedKinds = []ast.ExprKind{ast.LiteralKind, ast.ListKind, ast.MapKind, ast.ComprehensionKind}
 
 // EstimateCallCost leaves the costs of functions to CEL.

@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// placementFields are the fields that rules cannot set, because the placement decides them. Each has the reason, and
-// the keys of a rule that change the placement.
+// placementFields are the fields that rules cannot set, because the agent decides them when it places containers. Each
+// text has the reason, and the keys of a rule that change the placement instead.
 var placementFields = map[lifecycle.Field]string{
 	lifecycle.CPUSetCPUs: "the agent decides for the whole node which container owns which CPUs; set class, pool or numa",
 	lifecycle.CPUSetMems: "the agent chooses memory nodes together with CPUs; set numa",
@@ -25,7 +25,7 @@ var placementFields = map[lifecycle.Field]string{
 type Field struct {
 	lifecycle.FieldInfo
 
-	Key   string // describes the key of an entry; "" if the field has no entries
+	Key   string // describes the key of an entry; "" if the field has only one value and no entries
 	Range string // describes the range of a number; "" if any number is valid
 }
 
@@ -59,7 +59,7 @@ func PlacementFields() [][2]string {
 	return all
 }
 
-// FieldNames are the names of the fields that rules may set.
+// FieldNames returns the names of the fields that rules may set.
 func FieldNames() []string {
 	var names []string
 	for _, f := range SettableFields() {
@@ -68,10 +68,10 @@ func FieldNames() []string {
 	return names
 }
 
-// numberRange is the range of a number; unlimited allows -1 as well.
+// numberRange is the range of the valid numbers of a field.
 type numberRange struct {
 	low, high int64
-	unlimited bool
+	unlimited bool // -1 is valid, too, and means no limit
 }
 
 // String returns the range for users.
@@ -108,9 +108,10 @@ func checkNumber(f lifecycle.Field, n int64) string {
 
 // keyRule describes the valid keys of a field.
 type keyRule struct {
-	description string
+	description string // for users
 	pattern     *regexp.Regexp
-	check       func(string) string // a check in addition to the pattern; nil for none
+	// check makes a check in addition to the pattern, and returns what is wrong with the key, or "". nil means no check.
+	check func(key string) string
 }
 
 // keyRules has the rules for the keys of fields with entries. A field with entries that is not in this map accepts any
@@ -128,15 +129,15 @@ var keyRules = map[lifecycle.Field]keyRule{
 			return ""
 		},
 	},
-	lifecycle.Unified:      {"the file of cgroup v2", regexp.MustCompile(`^[a-z]+(\.[a-z0-9_]+)+$`), checkUnifiedKey},
+	lifecycle.Unified:      {"the name of the cgroup v2 file", regexp.MustCompile(`^[a-z]+(\.[a-z0-9_]+)+$`), checkUnifiedKey},
 	lifecycle.Hugepages:    {"the size of the pages, such as 2MB", regexp.MustCompile(`^[1-9][0-9]{0,4}(KB|MB|GB)$`), nil},
 	lifecycle.IOLimit:      {"disk and direction, such as 8:0 rbps", regexp.MustCompile(`^[0-9]+:[0-9]+ (rbps|wbps|riops|wiops)$`), nil},
-	lifecycle.ProcessLimit: {"the limit, as RLIMIT_NOFILE", regexp.MustCompile(`^RLIMIT_(AS|CORE|CPU|DATA|FSIZE|LOCKS|MEMLOCK|MSGQUEUE|NICE|NOFILE|NPROC|RSS|RTPRIO|RTTIME|SIGPENDING|STACK)$`), nil},
+	lifecycle.ProcessLimit: {"the name of the limit, such as RLIMIT_NOFILE", regexp.MustCompile(`^RLIMIT_(AS|CORE|CPU|DATA|FSIZE|LOCKS|MEMLOCK|MSGQUEUE|NICE|NOFILE|NPROC|RSS|RTPRIO|RTTIME|SIGPENDING|STACK)$`), nil},
 	lifecycle.SysctlEntry: {
 		"a kernel parameter of a container's namespaces, such as net.core.somaxconn", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`),
 		func(name string) string {
 			if !namespacedSysctlPattern.MatchString(name) {
-				return "no namespace of a container has for itself: want one such as net.core.somaxconn"
+				return "is not a parameter of a container's own namespaces: want one such as net.core.somaxconn"
 			}
 			return ""
 		},
@@ -148,19 +149,19 @@ var keyRules = map[lifecycle.Field]keyRule{
 	},
 	lifecycle.RDTSchemata: {"the resctrl group, a name that begins with trimtab-", groupPattern, nil},
 	lifecycle.IntelRDT:    {"closid, schemata or monitoring", regexp.MustCompile(`^(closid|schemata|monitoring)$`), nil},
-	lifecycle.CDIDevice:   {"the device, as vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
+	lifecycle.CDIDevice:   {"the device, in the form vendor/class=name", regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+=[A-Za-z0-9._:-]+$`), nil},
 }
 
 // namespacedSysctlPattern matches the kernel parameters that each container can have for itself (runc 1.2,
 // libcontainer/configs/validate, sysctl).
 var namespacedSysctlPattern = regexp.MustCompile(`^(net\.[a-z].*|fs\.mqueue\..+|kernel\.(msgmax|msgmnb|msgmni|sem|shmall|shmmax|shmmni|shm_rmid_forced|domainname|hostname))$`)
 
-// textForms are the fields whose texts have a fixed form, each with a description of that form for users.
+// textForms are the fields whose texts have a fixed form.
 var textForms = map[lifecycle.Field]struct {
-	form  string
+	form  string // describes the form for users
 	valid func(key, text string) bool
 }{
-	lifecycle.ProcessLimit: {"the soft and the hard limit, as 1024:4096", func(key, text string) bool {
+	lifecycle.ProcessLimit: {"the soft and the hard limit, such as 1024:4096", func(key, text string) bool {
 		_, ok := lifecycle.ParseRlimit(key, text)
 		return ok
 	}},
@@ -168,7 +169,7 @@ var textForms = map[lifecycle.Field]struct {
 		p, ok := lifecycle.ParseIOPriority(text)
 		return ok && slices.Contains([]string{"IOPRIO_CLASS_RT", "IOPRIO_CLASS_BE", "IOPRIO_CLASS_IDLE"}, p.Class) && p.Priority >= 0 && p.Priority <= 7
 	}},
-	lifecycle.ProcessSched: {"policy and its numbers, as SCHED_BATCH nice=5", func(_, text string) bool {
+	lifecycle.ProcessSched: {"the policy and its parameters, such as SCHED_BATCH nice=5", func(_, text string) bool {
 		s, ok := lifecycle.ParseScheduler(text)
 		return ok && slices.Contains([]string{"SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_BATCH", "SCHED_ISO", "SCHED_IDLE", "SCHED_DEADLINE"}, s.Policy)
 	}},
@@ -177,7 +178,7 @@ var textForms = map[lifecycle.Field]struct {
 		_, err := topology.ParseList(m.Nodes)
 		return ok && err == nil && strings.HasPrefix(m.Mode, "MPOL_")
 	}},
-	lifecycle.InjectedHook: {`the hook in the JSON of the OCI spec, as {"path":"/usr/bin/audit"}`, func(key, text string) bool {
+	lifecycle.InjectedHook: {`the hook in the JSON of the OCI spec, such as {"path":"/usr/bin/audit"}`, func(key, text string) bool {
 		_, _, ok := lifecycle.ParseOCIHook(key, text)
 		return ok
 	}},
@@ -191,9 +192,9 @@ var textForms = map[lifecycle.Field]struct {
 		}
 		return text == "true"
 	}},
-	lifecycle.RDTSchemata: {"shares of caches and memory bandwidth in percent, as L3 0-30, MB 50", func(_, text string) bool { return !slices.ContainsFunc(strings.Split(text, ", "), isInvalidShare) }},
+	lifecycle.RDTSchemata: {"shares of caches and memory bandwidth in percent, such as L3 0-30, MB 50", func(_, text string) bool { return !slices.ContainsFunc(strings.Split(text, ", "), isInvalidShare) }},
 	lifecycle.RDTGroup:    {"a resctrl group, a name that begins with trimtab-", func(_, text string) bool { return groupPattern.MatchString(text) }},
-	lifecycle.RDTMonitor:  {"a monitoring group, as trimtab-GROUP/trimtab-NAME, or /trimtab-NAME below the root group", func(_, text string) bool { return monitorPattern.MatchString(text) }},
+	lifecycle.RDTMonitor:  {"a monitoring group in the form trimtab-GROUP/trimtab-NAME, or /trimtab-NAME below the root group", func(_, text string) bool { return monitorPattern.MatchString(text) }},
 	lifecycle.CoreSched:   {"the name of a core scheduling group", func(_, text string) bool { return cookiePattern.MatchString(text) }},
 	lifecycle.NetDevice:   {"the interface's name in the container", func(_, text string) bool { return interfacePattern.MatchString(text) }},
 }
@@ -206,10 +207,11 @@ var (
 	cookiePattern  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
 )
 
-// sharePattern matches one share of a resctrl group in percent: a range of a cache's ways, or memory bandwidth.
+// sharePattern matches one share of a resctrl group in percent: a range of a cache (L3 0-30), or memory bandwidth
+// (MB 50).
 var sharePattern = regexp.MustCompile(`^(?:L3(?:@[0-9]{1,5})? ([0-9]{1,3})-([0-9]{1,3})|MB(?:@[0-9]{1,5})? ([0-9]{1,3}))$`)
 
-// isInvalidShare reports whether package resctrl would refuse a text as a share of a resctrl group.
+// isInvalidShare reports whether a text is not a valid share of a resctrl group. Package resctrl refuses the same texts.
 func isInvalidShare(text string) bool {
 	found := sharePattern.FindStringSubmatch(text)
 	if found == nil {
@@ -226,17 +228,17 @@ var interfacePattern = regexp.MustCompile(`^[^/:\s]{1,15}$`)
 // checkText returns what is wrong with the text of a field, or "".
 func checkText(f lifecycle.Field, key, text string) string {
 	if form, has := textForms[f]; has && !form.valid(key, text) {
-		return fmt.Sprintf("is %q, want %s", printable(text), form.form)
+		return fmt.Sprintf("is %q, want %s", shorten(text), form.form)
 	}
 	return ""
 }
 
-// wrongKey returns what is wrong with the key of a field, or "".
-func wrongKey(f lifecycle.FieldInfo, key string) string {
+// checkKey returns what is wrong with the key of a field, or "".
+func checkKey(f lifecycle.FieldInfo, key string) string {
 	rule, known := keyRules[f.Field]
 	switch {
 	case f.Compose != lifecycle.SetOncePerKey && key != "":
-		return fmt.Sprintf("is %q, but %s has no entries: leave the key out", printable(key), f.Name)
+		return fmt.Sprintf("is %q, but %s has no entries: leave the key out", shorten(key), f.Name)
 	case f.Compose != lifecycle.SetOncePerKey:
 		return ""
 	case key == "" && known:
@@ -246,15 +248,16 @@ func wrongKey(f lifecycle.FieldInfo, key string) string {
 	case !known:
 		return ""
 	case !rule.pattern.MatchString(key):
-		return fmt.Sprintf("is %q, want %s", printable(key), rule.description)
+		return fmt.Sprintf("is %q, want %s", shorten(key), rule.description)
 	case rule.check != nil:
 		if wrong := rule.check(key); wrong != "" {
-			return fmt.Sprintf("is %q, which %s", printable(key), wrong)
+			return fmt.Sprintf("is %q, which %s", shorten(key), wrong)
 		}
 	}
 	return ""
 }
 
+// checkPath returns what is wrong with the path of a mount or device, or "".
 func checkPath(p string) string {
 	if path.Clean(p) != p {
 		return "is not the shortest form of the path: want " + path.Clean(p)
@@ -262,7 +265,7 @@ func checkPath(p string) string {
 	return ""
 }
 
-// fieldOfFile has the files of cgroup v2 that another field sets, with that field.
+// fieldOfFile has the files of cgroup v2 that rules must set with another field than unified, with this field.
 var fieldOfFile = map[string]lifecycle.Field{
 	"cpu.max": lifecycle.CPUQuota, "cpu.weight": lifecycle.CPUShares, "cpu.weight.nice": lifecycle.CPUShares,
 	"memory.max": lifecycle.MemoryLimit, "io.max": lifecycle.IOLimit,
@@ -298,7 +301,7 @@ var podFields = []lifecycle.Field{
 	lifecycle.RDTSchemata,
 }
 
-// podOnlyFields are the fields that only pods have.
+// podOnlyFields are the fields that a rule can set only with the scope pod.
 var podOnlyFields = []lifecycle.Field{lifecycle.RDTSchemata}
 
 // mountOptions are the options that a rule may set for a mount.
@@ -310,12 +313,12 @@ var mountOptions = []string{
 // MountOptions returns the options that a rule may set for a mount.
 func MountOptions() []string { return slices.Clone(mountOptions) }
 
-// defaultMountOptions are the options of a mount if its rule sets no options: read-only, without devices and
-// set-user-ID.
+// defaultMountOptions are the options of a mount if its rule sets no options. The mount is then read-only, and the
+// container cannot use device files and set-user-ID programs in it.
 var defaultMountOptions = []string{"bind", "ro", "nosuid", "nodev"}
 
-// printable shortens a user's text for messages.
-func printable(s string) string {
+// shorten shortens a user's text for messages.
+func shorten(s string) string {
 	const most = 60
 	if len(s) > most {
 		return strings.ToValidUTF8(s[:most-3], "") + "..."

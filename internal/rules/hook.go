@@ -11,7 +11,7 @@ import (
 
 // Facts has the facts about the node and cluster that rules need in addition to the input of hooks.
 type Facts struct {
-	// Namespaces are the labels of namespaces, by name. They must not be modified.
+	// Namespaces are the labels of namespaces, by name of the namespace. Code must not modify these maps.
 	Namespaces map[string]map[string]string
 	// Devices are the node's devices by path.
 	Devices map[string]lifecycle.Device
@@ -37,8 +37,8 @@ func (s *Set) Names() []string {
 	return names
 }
 
-// Required returns the names of the required rules, with Prefix. The agent creates no container for which it cannot
-// evaluate a required rule.
+// Required returns the names of the required rules, with Prefix. If the agent cannot evaluate a required rule for a
+// container, it refuses the container.
 func (s *Set) Required() []string {
 	var names []string
 	for _, r := range s.rules {
@@ -54,7 +54,7 @@ func (s *Set) ReadsNamespaces() bool {
 	return slices.ContainsFunc(s.rules, func(r *rule) bool { return r.anyExpression(func(e *expression) bool { return e.readsNamespaces }) })
 }
 
-// anyExpression reports whether an expression of the rule meets a condition.
+// anyExpression reports whether meets returns true for one of the rule's expressions.
 func (r *rule) anyExpression(meets func(*expression) bool) bool {
 	return meets(r.match) || slices.ContainsFunc(r.settings, func(s setting) bool { return s.expression != nil && meets(s.expression) })
 }
@@ -75,7 +75,7 @@ func (s *Set) Devices() []string {
 // Condition returns the source text of the rule's condition.
 func (h *Hook) Condition() string { return h.rule.matchSource }
 
-// ReadsSpec reports whether the rule uses the pod's spec.
+// ReadsSpec reports whether an expression of the rule reads the pod's spec.
 func (h *Hook) ReadsSpec() bool {
 	return h.rule.anyExpression(func(e *expression) bool { return e.readsSpec })
 }
@@ -86,7 +86,7 @@ type Hook struct {
 	facts Facts
 }
 
-// Info describes the rule.
+// Info describes the rule as a hook.
 func (h *Hook) Info() hook.Info {
 	info := hook.Info{
 		Name: h.rule.name, About: "a rule of the configuration",
@@ -105,7 +105,7 @@ func (h *Hook) Info() hook.Info {
 	return info
 }
 
-// Propose proposes what the rule sets, or refuses the container.
+// Propose adds the values that the rule sets to out, or refuses the container.
 func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 	ofPod := in.Container == ""
 	if !h.actsInScope(in.Scope()) {
@@ -129,8 +129,8 @@ func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 	}
 }
 
-// actsInScope reports whether the rule acts on containers, or on pods, depending on the scope. A rule that refuses acts
-// only on containers.
+// actsInScope reports whether the rule sets values in this scope, which is container or pod. A rule that refuses has
+// only the scope container.
 func (h *Hook) actsInScope(scope lifecycle.Scope) bool {
 	if h.rule.refuse != "" {
 		return scope == lifecycle.OfContainer
@@ -143,7 +143,7 @@ func (h *Hook) actsInScope(scope lifecycle.Scope) bool {
 	return false
 }
 
-// matches evaluates the condition.
+// matches evaluates the rule's condition. If this fails, it reports the failure in out and returns false.
 func (h *Hook) matches(s *subject, out *hook.Output) bool {
 	yes, err := h.rule.match.matches(s)
 	if err != nil {
@@ -152,59 +152,60 @@ func (h *Hook) matches(s *subject, out *hook.Output) bool {
 	return yes
 }
 
-// reportFailure reports that a part of the rule, such as match, cannot be evaluated. then is the consequence.
+// reportFailure reports that a part of the rule, such as match, cannot be evaluated. The parameter then is the
+// consequence, as a clause.
 func (h *Hook) reportFailure(part string, err error, then string, out *hook.Output) {
 	out.Failure = h.rule.name + ": its " + part + " cannot be evaluated: " + err.Error()
 	out.Problems = append(out.Problems, h.problem(out.Failure, then))
 }
 
-// problem describes an error in the rule. It is not the pod's fault.
+// problem describes an error in the rule. It is a warning, because the pod did not cause the error.
 func (h *Hook) problem(reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: h.rule.name, Reason: reason, Then: then, Warning: true}
 }
 
 const valueNotSet = "the value is not set"
 
-// proposeSetting proposes one value.
+// proposeSetting adds one value to out, or a problem if the value cannot be set.
 func (h *Hook) proposeSetting(set *setting, s *subject, out *hook.Output) {
-	now := *set
-	if why, missing := h.facts.UnsupportedFields[now.value.Field]; missing {
-		out.Problems = append(out.Problems, h.problem(h.rule.name+": this node cannot set its "+now.value.Setting()+": "+why, valueNotSet))
+	evaluated := *set
+	if why, missing := h.facts.UnsupportedFields[evaluated.value.Field]; missing {
+		out.Problems = append(out.Problems, h.problem(h.rule.name+": this node cannot set its "+evaluated.value.Setting()+": "+why, valueNotSet))
 		return
 	}
-	if wrong, err := now.evaluate(s); err != nil {
-		h.reportFailure("valueExpression for "+now.value.Setting(), err, valueNotSet, out)
+	if wrong, err := evaluated.evaluate(s); err != nil {
+		h.reportFailure("valueExpression for "+evaluated.value.Setting(), err, valueNotSet, out)
 		return
 	} else if wrong != "" {
-		out.Problems = append(out.Problems, h.problem(h.rule.name+": its "+now.value.Setting()+" "+wrong, valueNotSet))
+		out.Problems = append(out.Problems, h.problem(h.rule.name+": its "+evaluated.value.Setting()+" "+wrong, valueNotSet))
 		return
 	}
-	if now.value.Field == lifecycle.DeviceNode {
-		d, has := h.facts.Devices[now.value.Key]
+	if evaluated.value.Field == lifecycle.DeviceNode {
+		d, has := h.facts.Devices[evaluated.value.Key]
 		if !has {
-			out.Problems = append(out.Problems, h.problem(h.rule.name+": this node has no device "+now.value.Key, valueNotSet))
+			out.Problems = append(out.Problems, h.problem(h.rule.name+": this node has no device "+evaluated.value.Key, valueNotSet))
 			return
 		}
-		now.value.Device = &d
+		evaluated.value.Device = &d
 	}
-	now.value.Why = lifecycle.Reason{Hook: h.rule.name, Source: h.rule.name, Text: "set by the rule"}
-	out.Values = append(out.Values, now.value)
+	evaluated.value.Why = lifecycle.Reason{Hook: h.rule.name, Source: h.rule.name, Text: "set by the rule"}
+	out.Values = append(out.Values, evaluated.value)
 }
 
-// evaluate evaluates the expression of the setting and stores the result as the value. It does nothing if the value is
-// a constant. wrong is what is wrong with the result, or "".
-func (s *setting) evaluate(on *subject) (wrong string, err error) {
+// evaluate evaluates the setting's expression for a pod or container, and stores the result as the value. It does
+// nothing if the value is a constant. wrong is what is wrong with the result, or "".
+func (s *setting) evaluate(target *subject) (wrong string, err error) {
 	switch {
 	case s.expression == nil:
 		return "", nil
 	case s.value.Field.IsNumeric():
-		n, err := s.expression.number(on)
+		n, err := s.expression.number(target)
 		if err != nil {
 			return "", err
 		}
 		return s.setNumber(n), nil
 	}
-	text, err := s.expression.text(on)
+	text, err := s.expression.text(target)
 	if err != nil {
 		return "", err
 	}
@@ -215,10 +216,10 @@ func (s *setting) evaluate(on *subject) (wrong string, err error) {
 	return s.setText(text, options), nil
 }
 
-// ChangeIntent changes the requests of a pod.
-func (h *Hook) ChangeIntent(in *hook.Input, asked *intent.Pod, out *hook.Output) {
+// ChangeIntent changes the requests of a pod for class, pool and NUMA nodes, as the rule says.
+func (h *Hook) ChangeIntent(in *hook.Input, requests *intent.Pod, out *hook.Output) {
 	w := h.rule.change
-	if w.isEmpty() || w.unlessAsked && (asked.Class.IsSet() || asked.Pool.IsSet() || asked.NUMA.IsSet()) {
+	if w.isEmpty() || w.unlessAsked && (requests.Class.IsSet() || requests.Pool.IsSet() || requests.NUMA.IsSet()) {
 		return
 	}
 	if !h.matches(newSubject(in, h.facts.Namespaces), out) {
@@ -226,34 +227,36 @@ func (h *Hook) ChangeIntent(in *hook.Input, asked *intent.Pod, out *hook.Output)
 	}
 	out.Matched = true
 	if w.class != intent.None {
-		setRequest(h, asked, &asked.Class, w.class, "class", out)
-		if asked.Class.Key == h.rule.name {
-			asked.Name = w.class.String()
+		setRequest(h, requests, &requests.Class, w.class, "class", out)
+		if requests.Class.Key == h.rule.name {
+			requests.ClassName = w.class.String()
 		}
 	}
 	if w.pool != "" {
-		setRequest(h, asked, &asked.Pool, w.pool, "pool", out)
+		setRequest(h, requests, &requests.Pool, w.pool, "pool", out)
 	}
 	if w.numa != nil {
-		setRequest(h, asked, &asked.NUMA, *w.numa, "numa", out)
+		setRequest(h, requests, &requests.NUMA, *w.numa, "numa", out)
 	}
 }
 
-// setRequest sets one request of a pod, unless an earlier rule has set it. If the rule's value replaces a request of
-// the pod itself, the agent no longer reports that it cannot serve the pod's request.
-func setRequest[T any](h *Hook, asked *intent.Pod, to *intent.Sourced[T], want T, what string, out *hook.Output) {
-	if IsRule(to.Key) && fmt.Sprint(to.V) == fmt.Sprint(want) {
+// setRequest sets one request of a pod to want, unless an earlier rule has set it. kind is the rule's key for the
+// request, such as "class". If the rule replaces a request of the pod itself, setRequest removes the problem that the
+// agent cannot serve the pod's request.
+func setRequest[T any](h *Hook, requests *intent.Pod, request *intent.Sourced[T], want T, kind string, out *hook.Output) {
+	if IsRule(request.Key) && fmt.Sprint(request.V) == fmt.Sprint(want) {
 		return
 	}
-	if IsRule(to.Key) {
-		out.Problems = append(out.Problems, h.problem(fmt.Sprintf("%s: its %s contradicts the %s of the earlier rule %s", h.rule.name, what, what, to.Key), "the earlier rule stays in force"))
+	if IsRule(request.Key) {
+		out.Problems = append(out.Problems, h.problem(fmt.Sprintf("%s: its %s contradicts the %s of the earlier rule %s", h.rule.name, kind, kind, request.Key), "the earlier rule stays in force"))
 		return
 	}
-	if overridden := to.Key; overridden != "" {
-		asked.Problems = slices.DeleteFunc(slices.Clone(asked.Problems), func(p lifecycle.Problem) bool { return p.Unserved && p.Key == overridden })
+	if overridden := request.Key; overridden != "" {
+		requests.Problems = slices.DeleteFunc(slices.Clone(requests.Problems), func(p lifecycle.Problem) bool { return p.Unserved && p.Key == overridden })
 	}
-	*to = intent.Sourced[T]{V: want, Key: h.rule.name}
+	*request = intent.Sourced[T]{V: want, Key: h.rule.name}
 }
 
-// IsRule reports whether a name is the name of a rule. It may be the name of a hook, or the source of a reason.
+// IsRule reports whether a name is the name of a rule, with Prefix. Other names are those of hooks, labels and
+// annotations.
 func IsRule(name string) bool { return len(name) > len(Prefix) && name[:len(Prefix)] == Prefix }

@@ -14,9 +14,9 @@ import (
 type provider struct {
 	types.Provider
 
-	fields map[string]map[string]*types.FieldType
-	names  map[string][]string
-	kinds  map[string]*types.Type
+	fields map[string]map[string]*types.FieldType // by name of the object type, and name of the field
+	names  map[string][]string                    // the names of the fields, by name of the object type
+	kinds  map[string]*types.Type                 // the object types, by name
 }
 
 func newProvider(known types.Provider) *provider {
@@ -72,7 +72,7 @@ func hasValue(value any) bool {
 	return true
 }
 
-// FindStructType returns the type of a name.
+// FindStructType returns the type with this name.
 func (p *provider) FindStructType(name string) (*types.Type, bool) {
 	if t := p.kinds[name]; t != nil {
 		return t, true
@@ -97,7 +97,7 @@ func (p *provider) FindStructFieldType(owner, name string) (*types.FieldType, bo
 	return p.Provider.FindStructFieldType(owner, name)
 }
 
-// NewValue makes no value, because expressions only read the variables.
+// NewValue returns an error for the types of the variables, because expressions must not create objects of these types.
 func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	if p.kinds[name] != nil {
 		return types.NewErr("an expression cannot create a %s", name)
@@ -105,12 +105,12 @@ func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	return p.Provider.NewValue(name, fields)
 }
 
-var errNotAValue = errors.New("a pod, a container and resources are not values by themselves; name one of their fields")
+var errNotAValue = errors.New("a pod, a container and resources are not values by themselves; use one of their fields, such as pod.name")
 
-// ConvertToNative fails, because views exist only within CEL.
+// ConvertToNative returns an error, because a celObject exists only within CEL.
 func (v *celObject) ConvertToNative(reflect.Type) (any, error) { return nil, errNotAValue }
 
-// ConvertToType returns the type of the object for type(). It refuses all other types.
+// ConvertToType returns the object's type, for the CEL function type(). It returns an error for all other conversions.
 func (v *celObject) ConvertToType(t ref.Type) ref.Val {
 	if t == types.TypeType {
 		return v.kind
@@ -127,7 +127,7 @@ func (v *celObject) Type() ref.Type { return v.kind }
 // Value returns the object itself.
 func (v *celObject) Value() any { return v }
 
-// ResolveName returns the value of a variable.
+// ResolveName returns the value of the variable pod or container.
 func (s *subject) ResolveName(name string) (any, bool) {
 	switch name {
 	case "pod":
@@ -138,5 +138,5 @@ func (s *subject) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent returns nil, because a subject has all variables.
+// Parent returns nil, because a subject has all variables of an expression.
 func (s *subject) Parent() cel.Activation { return nil }

@@ -225,7 +225,7 @@ func TestWishes(t *testing.T) {
 		h.(hook.IntentChanger).ChangeIntent(in, &asked, &out)
 	}
 	want := intent.Pod{
-		Class: intent.Sourced[intent.Class]{V: intent.Reclaimed, Key: "rules.batch"}, Name: "reclaimed", QoS: intent.Burstable,
+		Class: intent.Sourced[intent.Class]{V: intent.Reclaimed, Key: "rules.batch"}, ClassName: "reclaimed", QoS: intent.Burstable,
 		Pool: intent.Sourced[string]{V: "p", Key: "rules.again"},
 		NUMA: intent.Sourced[intent.NUMABinding]{V: intent.NUMABinding{Count: 1}, Key: "rules.batch"},
 	}

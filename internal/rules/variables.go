@@ -21,10 +21,11 @@ var (
 type Variable struct {
 	Name  string // e.g. pod.labels
 	Type  string
-	About string
+	About string // the description
 }
 
-// member is one field of a type. Its value is a string, an int64, a map of texts or a *celObject.
+// member is one field of the variable pod or container. The function get returns its value: a string, a map of strings
+// or a *celObject.
 type member struct {
 	name  string
 	kind  *types.Type
@@ -56,28 +57,28 @@ func newSubject(in *hook.Input, namespaces map[string]map[string]string) *subjec
 // podMembers are the fields of the variable pod.
 var podMembers = []member{
 	{"name", types.StringType, "the pod's name", func(s *subject) any { return s.in.Pod.Name }},
-	{"namespace", types.StringType, "its namespace", func(s *subject) any { return s.in.Pod.Namespace }},
+	{"namespace", types.StringType, "the pod's namespace", func(s *subject) any { return s.in.Pod.Namespace }},
 	{
-		"namespaceLabels", stringMap, "the labels of its namespace, as the API server last reported them; needs `cluster.enabled`",
+		"namespaceLabels", stringMap, "the labels of the pod's namespace, as the API server last reported them; needs `cluster.enabled`",
 		func(s *subject) any { return s.namespaces[s.in.Pod.Namespace] },
 	},
-	{"labels", stringMap, "its labels at its creation", func(s *subject) any { return s.in.Pod.Labels }},
-	{"annotations", stringMap, "its annotations at its creation", func(s *subject) any { return s.in.Pod.Annotations }},
+	{"labels", stringMap, "the pod's labels when it was created", func(s *subject) any { return s.in.Pod.Labels }},
+	{"annotations", stringMap, "the pod's annotations when it was created", func(s *subject) any { return s.in.Pod.Annotations }},
 	{
-		"class", types.StringType, "its class: `none`, `system`, `dedicated`, `shared` or `reclaimed`, from its authorised request or from an earlier rule",
+		"class", types.StringType, "the pod's class: `none`, `system`, `dedicated`, `shared` or `reclaimed`, from its authorised request or from an earlier rule",
 		func(s *subject) any { return s.in.Intent.Class.V.String() },
 	},
 	{
-		"qos", types.StringType, "its QoS class in Kubernetes: `Guaranteed`, `Burstable` or `BestEffort`; `unknown` for a pod without a cgroup parent if no source reports its spec",
+		"qos", types.StringType, "the pod's QoS class in Kubernetes: `Guaranteed`, `Burstable` or `BestEffort`; `unknown` if the pod has no cgroup parent and no source reports its spec",
 		func(s *subject) any { return s.in.Intent.QoS.String() },
 	},
-	{"pool", types.StringType, "the pool that it requests by name, or empty", func(s *subject) any { return s.in.Intent.Pool.V }},
+	{"pool", types.StringType, "the pool that the pod requests by name, or empty", func(s *subject) any { return s.in.Intent.Pool.V }},
 	{
-		"runtimeHandler", types.StringType, "the runtime handler of its RuntimeClass, or empty",
+		"runtimeHandler", types.StringType, "the runtime handler of the pod's RuntimeClass, or empty",
 		func(s *subject) any { return s.in.Pod.RuntimeHandler },
 	},
 	{
-		"resources", resourcesType, "the resources of the pod as a whole, as the kubelet adds them up",
+		"resources", resourcesType, "the resources of the whole pod, as the kubelet computes them",
 		func(s *subject) any { return &s.podResources },
 	},
 }
@@ -85,27 +86,27 @@ var podMembers = []member{
 // containerMembers are the fields of the variable container.
 var containerMembers = []member{
 	{"name", types.StringType, "the container's name", func(s *subject) any { return s.in.Container }},
-	{"image", types.StringType, "the name of its image in the runtime, or empty", func(s *subject) any { return s.in.ContainerProperties.Image }},
+	{"image", types.StringType, "the name of the container's image in the runtime, or empty", func(s *subject) any { return s.in.ContainerProperties.Image }},
 	{
-		"kind", types.StringType, "`app`, `init`, `sidecar` or `ephemeral`; empty while the agent does not know the pod's spec",
+		"kind", types.StringType, "the container's kind: `app`, `init`, `sidecar` or `ephemeral`; empty while the agent does not know the pod's spec",
 		func(s *subject) any { return s.kindOf() },
 	},
-	{"labels", stringMap, "its labels in the runtime", func(s *subject) any { return s.in.ContainerProperties.Labels }},
-	{"annotations", stringMap, "its annotations in the runtime", func(s *subject) any { return s.in.ContainerProperties.Annotations }},
-	{"resources", resourcesType, "its resources in the kubelet's request", func(s *subject) any { return &s.resources }},
+	{"labels", stringMap, "the container's labels in the runtime", func(s *subject) any { return s.in.ContainerProperties.Labels }},
+	{"annotations", stringMap, "the container's annotations in the runtime", func(s *subject) any { return s.in.ContainerProperties.Annotations }},
+	{"resources", resourcesType, "the container's resources in the kubelet's request to the runtime", func(s *subject) any { return &s.resources }},
 }
 
-// resourceMembers are the fields of resources. The celObject determines whether they are the resources of a pod or
-// of a container.
+// resourceMembers are the fields of pod.resources and container.resources. The function of returns the value of a field
+// for the object v, which is one of the two.
 var resourceMembers = []struct {
 	name  string
 	about string
 	of    func(v *celObject) int64
 }{
-	{"cpu", "requested milli-CPUs, from the spec, or else from the CPU shares", (*celObject).requestedCPU},
-	{"cpuLimit", "milli-CPUs of the limit, or 0 for no limit", (*celObject).limitCPU},
+	{"cpu", "the CPU request in milli-CPUs, from the pod's spec, or from the CPU shares if the spec is unknown or has no request", (*celObject).requestedCPU},
+	{"cpuLimit", "the CPU limit in milli-CPUs, or 0 for no limit", (*celObject).limitCPU},
 	{"memory", "the memory limit in bytes, or 0 for no limit", func(v *celObject) int64 { return max(v.requestedResources().Memory.Limit.V, 0) }},
-	{"memoryRequest", "requested bytes of memory, or 0 while the agent does not know the pod's spec", func(v *celObject) int64 { return v.requests()[lifecycle.ResourceMemory] }},
+	{"memoryRequest", "the memory request in bytes, or 0 while the agent does not know the pod's spec", func(v *celObject) int64 { return v.requests()[lifecycle.ResourceMemory] }},
 	{"shares", "CPU shares", func(v *celObject) int64 { return int64(min(v.requestedResources().CPU.Shares.V, math.MaxInt64)) }},
 	{"quota", "the CFS quota in µs per period; 0 or less means no quota", func(v *celObject) int64 { return v.requestedResources().CPU.Quota.V }},
 	{"period", "the CFS period in µs", func(v *celObject) int64 { return int64(min(v.requestedResources().CPU.Period.V, math.MaxInt64)) }},
@@ -135,7 +136,7 @@ func Variables() []Variable {
 	return all
 }
 
-// kindOf returns the kind of the container from the pod's spec, or "" without a spec.
+// kindOf returns the kind of the container from the pod's spec. Without a spec, it returns "".
 func (s *subject) kindOf() string {
 	if s.in.Spec == nil {
 		return ""
@@ -144,7 +145,7 @@ func (s *subject) kindOf() string {
 	return c.Kind.String()
 }
 
-// requestedResources returns the resources that the kubelet requested from the runtime.
+// requestedResources returns the resources that the kubelet requested from the runtime for the pod or container.
 func (v *celObject) requestedResources() *lifecycle.Resources {
 	r := v.subject.in.Pod.Resources
 	if v == &v.subject.resources {
@@ -159,7 +160,7 @@ func (v *celObject) requestedResources() *lifecycle.Resources {
 // noResources are the resources of a pod or container for which the runtime reports none. No code modifies them.
 var noResources lifecycle.Resources
 
-// requests returns the requests in the pod's spec, or nil without a spec.
+// requests returns the requests of the pod or container in the pod's spec. Without a spec, it returns nil.
 func (v *celObject) requests() lifecycle.Amounts {
 	spec := v.subject.in.Spec
 	switch {

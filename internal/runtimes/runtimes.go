@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Protocol is a protocol that carries values to a runtime.
+// Protocol is a protocol by which Trimtab sends values to a runtime.
 type Protocol uint8
 
 // The protocols.
@@ -19,25 +19,25 @@ const (
 	CRI
 )
 
-// String names the protocol.
+// String returns the name of the protocol.
 func (w Protocol) String() string { return [...]string{"NRI", "CRI"}[w] }
 
-// Call is a kind of call that carries values to a runtime.
+// Call is a kind of call by which Trimtab sends values to a runtime.
 type Call uint8
 
 // The calls.
 const (
 	// CreateCall is the creation of a container: the answer to NRI's CreateContainer, or the CRI's CreateContainer.
 	CreateCall Call = iota
-	// KubeletUpdate is an update of a container by the kubelet, in which Trimtab changes resources.
+	// KubeletUpdate is an update request of the kubelet for a container, in which Trimtab changes resources.
 	KubeletUpdate
-	// AgentUpdate is an update of a container that the agent itself sends.
+	// AgentUpdate is an update request for a container that the agent itself sends.
 	AgentUpdate
 )
 
 // String returns the words for the call in messages.
 func (c Call) String() string {
-	return [...]string{"the creation of a container", "a kubelet's update", "an update of our own"}[c]
+	return [...]string{"the creation of a container", "a kubelet's update", "an update that the agent sends"}[c]
 }
 
 // Effect is what a runtime does with a value that it does not accept.
@@ -54,18 +54,19 @@ const (
 // String returns the verb for the effect in messages.
 func (e Effect) String() string { return [...]string{"refuses", "drops"}[e] }
 
-// NoLimit says how a rule with a smallest number treats the value -1, which means "no limit".
+// NoLimit reports whether a runtime with a smallest accepted number also accepts the value -1, which means "no limit".
 type NoLimit bool
 
-// AcceptsNoLimit means that the runtime accepts -1, because -1 means "no limit" and is not a small number.
+// AcceptsNoLimit means that the runtime accepts -1, although -1 is below the smallest accepted number.
 const AcceptsNoLimit NoLimit = true
 
 // Rule describes a value, or a range of values, that a runtime does not accept.
 type Rule struct {
-	Runtime string // one of the names of this package
-	Unless  string // a runtime to which the rule does not apply, if the release of that runtime is known
-	// Since is the first release of the runtime to which the rule applies, and Until the first release to which it no
-	// longer applies. BeforeNRI is the same as Until for the NRI library in the runtime. A zero Version means no limit.
+	Runtime string // one of the names of runtimes in this package
+	Unless  string // a runtime to which the rule does not apply if the runtime's release is known; "" for none
+	// Since is the first release of the runtime to which the rule applies. Until is the first release to which the rule
+	// no longer applies. BeforeNRI is the first release of the runtime's NRI library for which the rule no longer
+	// applies. A zero Version means no limit.
 	Since, Until, BeforeNRI Version
 	Protocols               []Protocol
 	Calls                   []Call
@@ -75,13 +76,13 @@ type Rule struct {
 	Min, Max int64
 	NoLimit  NoLimit
 	Effect   Effect
-	Source   string // where a reader can check the rule
+	Source   string // the code, message or document that shows the rule
 }
 
-// Rules returns the table, for the docs.
+// Rules returns all rules, for the docs.
 func Rules() []Rule { return slices.Clone(allRules) }
 
-// Releases returns a text that says to which releases the rule applies, for the docs.
+// Releases returns a text with the releases to which the rule applies, for the docs.
 func (rule Rule) Releases() string {
 	var out []string
 	if rule.Since.Known() {
@@ -99,11 +100,11 @@ func (rule Rule) Releases() string {
 	return cmp.Or(strings.Join(out, ", "), "all")
 }
 
-// Description returns what the rule says, as a sentence without a subject.
+// Description returns what the runtime does with which values, as a sentence without a subject.
 func (rule Rule) Description() string {
 	switch {
 	case rule.Min == 0 && rule.Max == 0:
-		return rule.Effect.String() + " it"
+		return rule.Effect.String() + " every value"
 	case rule.Max != 0:
 		return fmt.Sprintf("%s values below %d or above %d", rule.Effect, rule.Min, rule.Max)
 	case rule.NoLimit == AcceptsNoLimit:
@@ -114,18 +115,18 @@ func (rule Rule) Description() string {
 
 // Runtime is a runtime and its release.
 type Runtime struct {
-	Name    string // one of the names of this package
-	Release Version
-	NRI     Version // the release of the NRI library in the runtime; zero if unknown
-	about   string  // the name and release as the runtime reports them, for messages
+	Name        string // one of the names of runtimes in this package
+	Release     Version
+	NRI         Version // the release of the NRI library in the runtime; zero if unknown
+	displayName string  // the name and release as the runtime reports them, for messages
 }
 
-// Identify returns the runtime that reports this name and release. nri is the release of its NRI library, or zero if
-// that release is unknown or NRI is not in use.
+// Identify returns the runtime that reports this name and release. The parameter nri is the release of the runtime's
+// NRI library; zero if this release is unknown, or if NRI is not in use.
 func Identify(name, release string, nri Version) Runtime {
 	return Runtime{
 		Name: cmp.Or(reportedNames[strings.ToLower(name)], UnknownRuntime), Release: ParseVersion(release), NRI: nri,
-		about: cmp.Or(strings.TrimSpace(name+" "+release), "the runtime"),
+		displayName: cmp.Or(strings.TrimSpace(name+" "+release), "the runtime"),
 	}
 }
 
@@ -141,33 +142,33 @@ func (r Runtime) WhyNotAccepted(by Protocol, c Call, v lifecycle.Value) (why str
 }
 
 // AppliesField reports whether the runtime applies values of a field in a call. It returns false if the runtime drops
-// values of the field.
+// such values.
 func (r Runtime) AppliesField(by Protocol, c Call, f lifecycle.Field) bool {
 	return !slices.ContainsFunc(allRules, func(rule Rule) bool {
 		return rule.Field == f && rule.Effect == Drops && rule.applies(r, by, c)
 	})
 }
 
-// refusalReason returns a message for a value that a rule forbids.
+// refusalReason returns the message that the runtime refuses or drops a value that a rule forbids.
 func (r Runtime) refusalReason(rule *Rule, c Call, v lifecycle.Value) string {
 	what := v.Field.String()
 	if v.Field.IsNumeric() {
 		what += " " + strconv.FormatInt(v.Int, 10)
 	}
-	text := fmt.Sprintf("%s %s %s in %s", cmp.Or(r.about, "the runtime"), rule.Effect, what, c)
+	text := fmt.Sprintf("%s %s %s in %s", cmp.Or(r.displayName, "the runtime"), rule.Effect, what, c)
 	switch {
 	case rule.Effect == Drops:
 		return text
 	case rule.Max != 0:
 		return fmt.Sprintf("%s: it accepts %d to %d", text, rule.Min, rule.Max)
 	case rule.NoLimit == AcceptsNoLimit:
-		return fmt.Sprintf("%s: it accepts %d and more, or -1 for no limit", text, rule.Min)
+		return fmt.Sprintf("%s: it accepts %d and more, and -1 for no limit", text, rule.Min)
 	}
 	return fmt.Sprintf("%s: it accepts %d and more", text, rule.Min)
 }
 
-// applies reports whether the rule applies to a call to a runtime. If the release of the runtime is unknown, a rule
-// with Since applies, and a rule with Until does not.
+// applies reports whether the rule applies to a call to a runtime. If the release of the runtime is unknown, rules
+// with Since apply, and rules with Until do not apply.
 func (rule *Rule) applies(r Runtime, by Protocol, c Call) bool {
 	switch {
 	case !slices.Contains(rule.Protocols, by), !slices.Contains(rule.Calls, c):
@@ -184,7 +185,7 @@ func (rule *Rule) applies(r Runtime, by Protocol, c Call) bool {
 	return !r.Release.Known() || !r.Release.Before(rule.Since)
 }
 
-// forbids reports whether the rule does not accept a value.
+// forbids reports whether the runtime does not accept a value, according to the rule.
 func (rule *Rule) forbids(v lifecycle.Value) bool {
 	switch {
 	case rule.Min == 0 && rule.Max == 0:

@@ -10,14 +10,14 @@ const (
 	Docker          = "Docker with cri-dockerd"
 	EmbeddedRuntime = "the embedded runtime"
 	UnknownRuntime  = "any other runtime"
-	// EveryRuntime means all runtimes. It is for values that the kernel or the OCI runtimes refuse.
+	// EveryRuntime means all runtimes. Rules with this name describe the kernel, the OCI runtimes, or the NRI library.
 	EveryRuntime = "every runtime"
 )
 
 // reportedNames maps the names that runtimes report over NRI and the CRI, in lower case, to the names of this package.
 var reportedNames = map[string]string{
 	"containerd": Containerd, "cri-o": CRIO, "isulad": ISulad, "docker": Docker, "trimtab-sim": EmbeddedRuntime,
-	"v2": ISulad, // over NRI, where iSulad sends the version of its configuration as its name (nri_adaption.cc)
+	"v2": ISulad, // over NRI, iSulad sends the version of its configuration instead of its name (nri_adaption.cc)
 }
 
 const mebibyte = 1 << 20
@@ -56,7 +56,7 @@ var allRules = []Rule{
 	},
 	{
 		Runtime: CRIO, Since: Version{1, 34, 0}, Protocols: criOnly, Calls: []Call{AgentUpdate}, Field: lifecycle.MemoryLimit, Min: 1, Effect: Refuses,
-		Source: "CRI-O handles it as an update of the kubelet, which is the same call: server/container_update_resources.go",
+		Source: "an update that the agent sends over the CRI is the same call as an update of the kubelet: server/container_update_resources.go",
 	},
 	{
 		Runtime: ISulad, Protocols: nriAndCRI, Calls: allCalls, Field: lifecycle.MemoryLimit, Min: 4 * mebibyte, Effect: Refuses,
@@ -72,59 +72,59 @@ var allRules = []Rule{
 	},
 	{
 		Runtime: Docker, Protocols: criOnly, Calls: allCalls, Field: lifecycle.Unified, Effect: Drops,
-		Source: "cri-dockerd 0.3, core/container_create.go: it forwards only CPU, memory and cpuset",
+		Source: "cri-dockerd 0.3, core/container_create.go: cri-dockerd forwards only CPU, memory and cpuset",
 	},
 	{
 		Runtime: Docker, Protocols: criOnly, Calls: allCalls, Field: lifecycle.Hugepages, Effect: Drops,
-		Source: "cri-dockerd 0.3, core/container_create.go: it forwards only CPU, memory and cpuset",
+		Source: "cri-dockerd 0.3, core/container_create.go: cri-dockerd forwards only CPU, memory and cpuset",
 	},
 	{
 		Runtime: EveryRuntime, BeforeNRI: Version{0, 7, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.OOMScoreAdj, Effect: Drops,
-		Source: "NRI 0.7.0 added the field, and its library applies the value for the runtime",
+		Source: "NRI 0.7.0 added the field, and the NRI library in the runtime applies the value",
 	},
 	{
 		Runtime: EveryRuntime, Unless: Containerd, BeforeNRI: Version{0, 10, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.CDIDevice, Effect: Drops,
-		Source: "NRI has the field since 0.7, and the runtime must resolve the name; CRI-O does so since 1.34",
+		Source: "NRI has the field since 0.7, but the runtime must resolve the name of the device; CRI-O does so since 1.34",
 	},
 	{
 		Runtime: Containerd, Until: Version{1, 7, 30}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.CDIDevice, Effect: Drops,
-		Source: "containerd change 12650 is in 1.7.30",
+		Source: "containerd pull request 12650 is in 1.7.30",
 	},
 	{
 		Runtime: Containerd, Since: Version{2, 0, 0}, Until: Version{2, 1, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.CDIDevice, Effect: Drops,
-		Source: "containerd change 11675 is in 2.1.0; the backport to 2.0 was rejected (12651)",
+		Source: "containerd pull request 11675 is in 2.1.0; its backport to 2.0 was rejected (12651)",
 	},
 	{
 		Runtime: Containerd, Until: Version{2, 0, 0}, Protocols: criOnly, Calls: createOnly, Field: lifecycle.CDIDevice, Effect: Drops,
-		Source: "containerd 1.7 has enable_cdi off by default, 1.6 does not have it",
+		Source: "in containerd 1.7 the option enable_cdi is off by default; 1.6 does not have this option",
 	},
 	{
 		Runtime: EveryRuntime, BeforeNRI: Version{0, 4, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.ProcessLimit, Effect: Drops,
-		Source: "NRI 0.4.0 added the field, and its library applies the value for the runtime",
+		Source: "NRI 0.4.0 added the field, and the NRI library in the runtime applies the value",
 	},
 	{
 		Runtime: EveryRuntime, BeforeNRI: Version{0, 10, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.ProcessIO, Effect: Drops,
-		Source: "NRI 0.10.0 added the field, and its library applies the value for the runtime",
+		Source: "NRI 0.10.0 added the field, and the NRI library in the runtime applies the value",
 	},
 	{
 		Runtime: EveryRuntime, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.ProcessSched, Effect: Drops,
-		Source: "NRI 0.11.0 added the field, and its library applies the value for the runtime",
+		Source: "NRI 0.11.0 added the field, and the NRI library in the runtime applies the value",
 	},
 	{
 		Runtime: EveryRuntime, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.SysctlEntry, Effect: Drops,
-		Source: "NRI 0.11.0 added the field, and its library applies the value for the runtime",
+		Source: "NRI 0.11.0 added the field, and the NRI library in the runtime applies the value",
 	},
 	{
 		Runtime: EveryRuntime, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.NetDevice, Effect: Drops,
-		Source: "NRI 0.11.0 added the field, and its library applies the value for the runtime",
+		Source: "NRI 0.11.0 added the field, and the NRI library in the runtime applies the value",
 	},
 	{
 		Runtime: EveryRuntime, BeforeNRI: Version{0, 11, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.IntelRDT, Effect: Drops,
-		Source: "NRI 0.11.0 added the field, and its library applies the value for the runtime",
+		Source: "NRI 0.11.0 added the field, and the NRI library in the runtime applies the value",
 	},
 	{
 		Runtime: EveryRuntime, BeforeNRI: Version{0, 12, 0}, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.MemPolicy, Effect: Drops,
-		Source: "NRI 0.12.0 added the field, and its library applies the value for the runtime",
+		Source: "NRI 0.12.0 added the field, and the NRI library in the runtime applies the value",
 	},
 	{
 		Runtime: ISulad, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.BlockIOClass, Effect: Drops,
@@ -132,7 +132,7 @@ var allRules = []Rule{
 	},
 	{
 		Runtime: ISulad, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.InjectedHook, Effect: Drops,
-		Source: "iSulad 2.1, src/daemon/nri: it supports only the stages prestart, poststart and poststop",
+		Source: "iSulad 2.1, src/daemon/nri: iSulad supports only the stages prestart, poststart and poststop",
 	},
 	{
 		Runtime: ISulad, Protocols: nriOnly, Calls: createOnly, Field: lifecycle.RDTClass, Effect: Drops,

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Version is a release; the zero value means unknown.
+// Version is the number of a release; the zero value means an unknown release.
 type Version struct{ Major, Minor, Patch int }
 
 // ParseVersion reads a release such as "v0.12.5", "0.6.1", or "1.7.24~ds1" of a distribution. It returns the zero
@@ -41,7 +41,7 @@ func (v Version) Before(o Version) bool {
 // Known reports whether the release is known.
 func (v Version) Known() bool { return v != Version{} }
 
-// String returns the release without a zero patch level, such as 1.34 or 2.1.4.
+// String returns the release such as 2.1.4, or without the patch level if that is 0, such as 1.34.
 func (v Version) String() string {
 	if v.Patch == 0 {
 		return fmt.Sprintf("%d.%d", v.Major, v.Minor)

@@ -10,30 +10,31 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Copy is what the agent knows about the runtime's stored copy of one container, and about updates of this copy.
+// Copy is what the agent knows about the copy of one container's values that the runtime stores (the runtime's copy),
+// and about updates of this copy.
 type Copy struct {
 	ID     string     // the container's id
-	Stored FieldTexts // what the runtime has stored
-	// Pending has the values of an update that is in progress: those of the kubelet's request and of the agent's answer.
-	// It is nil if there is no update. The runtime writes these values some time after the answer.
+	Stored FieldTexts // the values in the runtime's copy
+	// Pending has the values of an update that is in progress: those of the kubelet's request and of the agent's
+	// answer. The runtime writes these values some time after the answer. Pending is nil if no update is in progress.
 	Pending FieldTexts
-	// RuntimeOnly means that the kernel lets only the runtime write the container's cgroup (cgroup.RuntimeOnly). The agent
-	// then sends every value that the runtime accepts to the runtime.
+	// RuntimeOnly means that the kernel lets only the runtime write the container's cgroup (cgroup.RuntimeOnly). The
+	// agent then sends every value that the runtime accepts to the runtime.
 	RuntimeOnly bool
-	Recorded    bool // a record in the runtime has the container's pristine resources
+	Recorded    bool // the runtime stores a record (an annotation) that has the container's requested resources
 	// CreatePending means that the agent has answered the container's creation, and the runtime may not have stored the
 	// container yet.
 	CreatePending bool
-	maybeIgnored  bool // the runtime may have ignored a value that was sent before it stored the container
+	maybeIgnored  bool // the agent sent a value before the runtime stored the container, so the runtime may have ignored it
 
 	queued      bool          // the copy is in the queue
-	piggybacked bool          // values of the copy were sent in an answer; no runtime reports whether it accepted them
-	tries       int           // failures in a row
+	piggybacked bool          // values of the copy were sent in an answer; runtimes do not report whether they accepted these
+	tries       int           // how often in a row the runtime did not accept the copy's values
 	pause       time.Duration // the last pause that Postpone returned; 0 if the runtime accepted the last update
 }
 
-// unknownText is stored for a value that the runtime may have ignored. It equals the text of no value, so the agent
-// sends the next value of the field in any case.
+// unknownText is stored for a value that the runtime may have ignored. No value has this text. So the agent always
+// sends the next value of the field.
 const unknownText = "?"
 
 // Has reports whether the runtime's copy has a value.
@@ -79,7 +80,7 @@ func (c *Copy) CreateDone() (missed bool) {
 	return missed
 }
 
-// UpdateDone notes that the runtime has written the pending update, and returns that update.
+// UpdateDone notes that the runtime has written the pending update, and returns the values of this update.
 func (c *Copy) UpdateDone() FieldTexts {
 	wrote := c.Pending
 	c.Pending = nil
@@ -89,7 +90,7 @@ func (c *Copy) UpdateDone() FieldTexts {
 	return wrote
 }
 
-// InheritFrom copies from another Copy what is known about the same container under its former id.
+// InheritFrom adds to c what the other Copy has about the same container, which had another id before.
 func (c *Copy) InheritFrom(from *Copy) {
 	if from.Stored != nil {
 		c.Stored = from.Stored
@@ -101,35 +102,37 @@ func (c *Copy) InheritFrom(from *Copy) {
 }
 
 // KernelOnly reports whether the agent must write a value only to the kernel, and not to the runtime's copy. This is
-// the case for the CPUs of a container without a class, if the runtime's copy has no list of CPUs for the container. An
-// update by the runtime then does not overwrite the CPUs. The runtime's copy keeps the original request, where the
-// agent finds it after a restart.
+// the case for the CPUs of a container in the pool Unclassified, if neither the request nor the runtime's copy has a
+// list of CPUs. An update by the runtime then does not overwrite the CPUs in the kernel. The runtime's copy keeps the
+// original request, which a restarted agent needs. KernelOnly returns false if RuntimeOnly is set, or if a hook server
+// or resource plugin chose the CPUs.
 func (c *Copy) KernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 	return !c.RuntimeOnly && v.Field == lifecycle.CPUSetCPUs && !lifecycle.IsExternal(v.Why.Hook) && ctr.Assignment.Pool == placement.Unclassified &&
 		ctr.Pristine.CPU.CPUs == "" && c.Stored[lifecycle.CPUSetCPUs] == ""
 }
 
-// KeptFromCopy reports whether the agent writes a value only to the kernel until the next update of the container. This
-// is the case for the values of KernelOnly. It is also the case for a scaled value if the container has no record: then
-// only the runtime's copy shows the requested value, which a restarted agent needs.
+// KeptFromCopy reports whether the agent writes a value only to the kernel until the next update of the container. It
+// does so if KernelOnly returns true for the value. It also does so if a hook has scaled a requested value and the
+// runtime stores no record: then only the runtime's copy has the requested value, which a restarted agent needs.
 func (c *Copy) KeptFromCopy(ctr *engine.Container, v lifecycle.Value) bool {
 	return c.KernelOnly(ctr, v) || v.Scaled && !c.Recorded
 }
 
-// Differs reports whether the runtime's copy should have a value, but lacks it.
-func (c *Copy) Differs(ctr *engine.Container, v lifecycle.Value) bool {
+// Lacks reports whether the runtime's copy lacks a value that it should have.
+func (c *Copy) Lacks(ctr *engine.Container, v lifecycle.Value) bool {
 	return route.IsCopied(v.Field) && !c.Has(v) && !c.KeptFromCopy(ctr, v)
 }
 
-// MissingValues returns those of the values that the container's copy lacks and that the agent can send to the runtime
-// in this phase. contest returns why the agent leaves a field to other plugins, or "".
-func (c *Copy) MissingValues(ctr *engine.Container, values []lifecycle.Value, p route.Phase, can *route.Capabilities, contest func(lifecycle.Field) string) []lifecycle.Value {
+// MissingValues returns those of the values that the runtime's copy lacks and that the agent can send to the runtime
+// now. The phase p says in which step of handling an event the agent would send them. The function contestedBy returns
+// why the agent leaves a field to other NRI plugins; "" if the agent sets the field.
+func (c *Copy) MissingValues(ctr *engine.Container, values []lifecycle.Value, p route.Phase, can *route.Capabilities, contestedBy func(lifecycle.Field) string) []lifecycle.Value {
 	if c.CreatePending {
 		c.maybeIgnored = true // the values are sent when the runtime has stored the container
 		return nil
 	}
 	return slices.DeleteFunc(values, func(v lifecycle.Value) bool {
-		k := route.Inputs{ContestedBy: contest(v.Field), Stored: c.Has(v), KeptFromCopy: c.KeptFromCopy(ctr, v)}
+		k := route.Inputs{WhyLeftToPlugins: contestedBy(v.Field), Stored: c.Has(v), KeptFromCopy: c.KeptFromCopy(ctr, v)}
 		return route.ChooseSink(p, can, v, k).Sink != route.ToRuntime
 	})
 }

@@ -93,7 +93,7 @@ func TestDiffers(t *testing.T) {
 		"computed, with one":          {runtimesync.Copy{Recorded: true}, own, scaled, true},
 		"what the runtime stores not": {runtimesync.Copy{}, own, lifecycle.Value{Field: lifecycle.Unified, Key: "cpu.idle"}, false},
 	} {
-		if got := tt.copied.Differs(tt.ctr, tt.v); got != tt.want {
+		if got := tt.copied.Lacks(tt.ctr, tt.v); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -144,7 +144,7 @@ func TestQueue(t *testing.T) {
 	} {
 		was := now
 		now = now.Add(tt.after)
-		if got := q.Wait(tt.idle, tt.piggy); got != tt.want {
+		if got := q.WaitTime(tt.idle, tt.piggy); got != tt.want {
 			t.Errorf("%s: waits %v, want %v", name, got, tt.want)
 		}
 		now = was
@@ -153,7 +153,7 @@ func TestQueue(t *testing.T) {
 		t.Fatalf("next is %v of %d", got, 1+len(q.Waiting))
 	}
 	q.NoteSendEnded()
-	if got := q.Wait(time.Hour, false); got != 100*time.Millisecond {
+	if got := q.WaitTime(time.Hour, false); got != 100*time.Millisecond {
 		t.Errorf("between two: waits %v", got)
 	}
 	q.Remove(b)

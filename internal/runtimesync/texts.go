@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// FieldTexts has the texts of values, by field. A field that it lacks is not set.
+// FieldTexts has the texts of values, by field. A field without an entry is not set.
 type FieldTexts map[lifecycle.Field]string
 
 // FieldTextsOf returns the texts of the values of the resources that the runtime reports for a container.
@@ -26,7 +26,7 @@ func FieldTextsOf(r *lifecycle.Resources) FieldTexts {
 }
 
 // RequestedTexts returns the texts of the values that an update requests. It leaves out the fields that the update does
-// not set, because the runtime does not change them.
+// not set, because the runtime does not change these fields.
 func RequestedTexts(r *lifecycle.Resources) FieldTexts {
 	if r == nil {
 		return FieldTexts{}

@@ -8,15 +8,15 @@ import (
 	"github.com/trimtab/trimtab/internal/nriadjust"
 )
 
-// applyAdjustment applies an adjustment to the container's spec. It only stores the names of CDI devices and of block
-// I/O and RDT classes, because the embedded runtime does not resolve them. It returns an error for a seccomp policy.
+// applyAdjustment applies an adjustment to the container's spec. Of CDI devices, block I/O classes and RDT classes, it
+// stores only the names. It returns an error for a seccomp policy.
 func (c *container) applyAdjustment(a *api.ContainerAdjustment) error {
 	if a == nil {
 		return nil
 	}
 	l := a.GetLinux()
 	if l.GetSeccompPolicy() != nil {
-		return errors.New("the embedded runtime applies no seccomp policy")
+		return errors.New("a plugin set a seccomp policy, but the embedded runtime cannot apply seccomp policies")
 	}
 	if class := l.GetResources().GetBlockioClass(); class != nil {
 		c.blockIO = class.GetValue()
@@ -27,6 +27,6 @@ func (c *container) applyAdjustment(a *api.ContainerAdjustment) error {
 	for _, d := range a.GetCDIDevices() {
 		c.cdi = append(c.cdi, d.GetName())
 	}
-	nriadjust.Adjust(c.spec, a) // Adjust does not apply the names that are stored above
+	nriadjust.Adjust(c.spec, a) // it does not apply the classes and CDI devices, whose names are stored above
 	return nil
 }

@@ -29,7 +29,9 @@ import (
 type Agent interface {
 	Run(ctx context.Context) error
 	Reconfigure(c config.Config) error
+	// Connected reports whether the runtime has registered and synchronised the agent.
 	Connected() bool
+	// Source returns the source of the agent's status and explanations.
 	Source() status.Source
 }
 
@@ -39,10 +41,10 @@ type AgentOptions struct {
 	Machine   *topology.Machine
 	Tree      *cgroup.Tree
 	Host      *lifecycle.Host
-	Resctrl   resctrl.FS       // nil if the machine has none
-	Cookies   coresched.Kernel // nil if the kernel has none
-	Processes process.Kernel
-	CPUFiles  cpuclass.FS // nil if the machine has no cpufreq
+	Resctrl   resctrl.FS       // nil if the machine has no resctrl
+	Cookies   coresched.Kernel // core scheduling; nil if the kernel has no core scheduling
+	Processes process.Kernel   // attributes of processes
+	CPUFiles  cpuclass.FS      // files of cpufreq and cpuidle; nil if the machine has no cpufreq
 	// MemoryTiers are the files in which the kernel lists memory tiers, swap devices and free memory.
 	MemoryTiers demotion.Files
 	// HasInterface reports whether the host has a network interface; nil if the interfaces are unknown.
@@ -55,8 +57,8 @@ type AgentOptions struct {
 // AgentFactory makes an agent. The player runs the agent.
 type AgentFactory func(AgentOptions) (Agent, error)
 
-// ConfigOf parses a scenario's configuration document. Missing keys have their defaults. ConfigOf sets the keys of the
-// sockets, the cgroup version and the files.
+// ConfigOf parses a scenario's configuration document. Missing keys have their defaults. ConfigOf itself sets the
+// cgroup version and the paths of sockets and files, which are in dir.
 func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Config, error) {
 	c := config.Default()
 	if len(document) > 0 {
@@ -102,7 +104,7 @@ type runningAgent struct {
 	err    error // the result of Run; valid after ended is closed
 }
 
-// startAgent makes and runs an agent and waits until it is connected.
+// startAgent makes and runs an agent. It waits until the agent is connected, but not longer than patience.
 func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patience time.Duration) (*runningAgent, error) {
 	a, err := factory(o)
 	if err != nil {
@@ -120,7 +122,7 @@ func startAgent(ctx context.Context, factory AgentFactory, o AgentOptions, patie
 	return l, nil
 }
 
-// awaitConnected waits until the agent reports that it is registered and synchronised.
+// awaitConnected waits until the agent is connected. It returns an error after patience, or if the agent ends.
 func (l *runningAgent) awaitConnected(ctx context.Context, patience time.Duration) error {
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
@@ -150,8 +152,8 @@ func (l *runningAgent) stop() error {
 	return l.err
 }
 
-// restartAgent stops the agent and starts a new one. Unless KeepState is set, it deletes the state directory. The key
-// that signs records stays.
+// restartAgent stops the agent and starts a new agent. It deletes the state directory in between, but not if KeepState
+// is set. It never deletes the key that signs records.
 func (p *player) restartAgent(ctx context.Context) error {
 	if err := p.agent.stop(); err != nil {
 		return fmt.Errorf("stop the agent: %w", err)
@@ -164,6 +166,7 @@ func (p *player) restartAgent(ctx context.Context) error {
 	return p.startAgent(ctx)
 }
 
+// startAgent starts an agent with the present configuration.
 func (p *player) startAgent(ctx context.Context) error {
 	o := p.agentOptions()
 	o.Config, o.Log = p.config, p.opts.Log

@@ -20,6 +20,7 @@ import (
 // snapshot is the effective state of every container that is not stopped.
 type snapshot map[scenario.Ref]effective.State
 
+// snapshot returns the present effective state of the containers.
 func (p *player) snapshot() snapshot {
 	s := snapshot{}
 	for _, c := range p.runtime.Containers() {
@@ -30,15 +31,16 @@ func (p *player) snapshot() snapshot {
 	return s
 }
 
-// restartChanges lists the differences between the states before and after a restart, which must change nothing.
+// restartChanges lists the differences between the states before and after a restart. A restart must change nothing, so
+// each difference is an unmet want.
 func restartChanges(before, after snapshot) []string {
 	var notes []string
 	for _, ref := range slices.Sorted(maps.Keys(before)) {
 		b, a := before[ref], after[ref]
 		var changed []string
-		note := func(what string, before, after any) {
+		note := func(property string, before, after any) {
 			if before != after {
-				changed = append(changed, fmt.Sprintf("%s %v to %v", what, before, after))
+				changed = append(changed, fmt.Sprintf("%s %v to %v", property, before, after))
 			}
 		}
 		note("CPUs", b.CPUs, a.CPUs)
@@ -53,18 +55,19 @@ func restartChanges(before, after snapshot) []string {
 	return notes
 }
 
-// patienceAfterUnmet is the maximum wait for the wants of a step after an earlier step had unmet wants. Later wants
-// often fail for the same reason, and waiting the full time for each of them takes long.
+// patienceAfterUnmet is the maximum wait in a step if an earlier step had unmet wants. Later wants often fail for the
+// same reason, and to wait the full time in each step takes too long.
 const patienceAfterUnmet = 5 * time.Second
 
-// awaitWants calls look, which returns the unmet wants, after each write to the kernel and at intervals. It returns
-// when no want is unmet. After RunOptions.Patience, or after patienceAfterUnmet if an earlier step had unmet wants, it
-// returns the unmet wants. While it waits, a Repeater repeats the update of the step.
-func (p *player) awaitWants(ctx context.Context, s *scenario.Step, look func() []string) []string {
-	now := time.NewTicker(20 * time.Millisecond)
-	defer now.Stop()
-	again := time.NewTicker(repeatPause)
-	defer again.Stop()
+// awaitWants waits until no want of a step is unmet. The parameter unmetWants returns the unmet wants; awaitWants calls
+// it after each write to the kernel and at intervals. After RunOptions.Patience, awaitWants gives up and returns the
+// unmet wants. It gives up after patienceAfterUnmet if an earlier step had unmet wants. While it waits, a Repeater
+// repeats the update of the step.
+func (p *player) awaitWants(ctx context.Context, s *scenario.Step, unmetWants func() []string) []string {
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	repeat := time.NewTicker(repeatPause)
+	defer repeat.Stop()
 	patience := p.opts.Patience
 	if len(p.unmet) > 0 {
 		patience = min(patience, patienceAfterUnmet)
@@ -72,14 +75,14 @@ func (p *player) awaitWants(ctx context.Context, s *scenario.Step, look func() [
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
-		unmet := look()
+		unmet := unmetWants()
 		if len(unmet) == 0 {
 			return nil
 		}
 		select {
 		case <-p.kernelWritten:
-		case <-now.C:
-		case <-again.C:
+		case <-poll.C:
+		case <-repeat.C:
 			if k, repeats := p.connector.(Repeater); repeats && s.Update != nil {
 				if err := k.Repeat(ctx, s); err != nil {
 					p.opts.Log.Debug("the kubelet cannot repeat its update", "step", s.Name, "err", err)
@@ -94,7 +97,7 @@ func (p *player) awaitWants(ctx context.Context, s *scenario.Step, look func() [
 }
 
 // endedStillReported lists the pods and containers that the step has ended and that the agent still reports. Some
-// attachments notify the agent of an end later, and the next step may need what they release.
+// attachments notify the agent of an end later, and the next step may need the CPUs that the ended pods release.
 func (p *player) endedStillReported(s *scenario.Step) []string {
 	ends := slices.Concat(s.Stop, s.Remove)
 	if len(ends) == 0 {
@@ -125,7 +128,7 @@ func (p *player) endedStillReported(s *scenario.Step) []string {
 	return unmet
 }
 
-// BalloonsOf returns the CPUs of the balloons in a list of pools, as kernel lists by the balloons' names.
+// BalloonsOf returns the CPUs of the balloons in a list of pools, as kernel lists, by balloon name.
 func BalloonsOf(pools []api.Pool) map[string]string {
 	all := map[string]string{}
 	for _, p := range pools {
@@ -136,7 +139,7 @@ func BalloonsOf(pools []api.Pool) map[string]string {
 	return all
 }
 
-// unmetWants compares all wants of a step with the current state, and returns the unmet ones.
+// unmetWants compares all wants of a step with the current state, and returns a text for each unmet want.
 func (p *player) unmetWants(s *scenario.Step) []string {
 	unmet := p.checkCPUs(s)
 	if s.Balloons != nil {
@@ -166,6 +169,7 @@ func (p *player) unmetWants(s *scenario.Step) []string {
 	return unmet
 }
 
+// checkContainer compares a container with a want, and calls note for each difference.
 func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	p.checkAgent(ref, want, note)
 	if !needsKernelState(want) {
@@ -188,7 +192,7 @@ func (p *player) checkContainer(ref scenario.Ref, want scenario.Want, note func(
 			continue
 		}
 		if other, err := p.runtime.State(c.Ref); err == nil && overlapCPUs(state.CPUs, other.CPUs) {
-			note("its CPUs %s are not exclusive: %s has %s", state.CPUs, c.Ref, other.CPUs)
+			note("its CPUs %s are not exclusive: %s may use %s", state.CPUs, c.Ref, other.CPUs)
 		}
 	}
 }
@@ -207,12 +211,12 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 			note("%s is %q, wanted %q", name, text, want.Files[name])
 		}
 	}
-	for _, what := range slices.Sorted(maps.Keys(want.IOLimits)) {
-		switch n, err := p.runtime.IOLimit(ref, what); {
+	for _, name := range slices.Sorted(maps.Keys(want.IOLimits)) {
+		switch n, err := p.runtime.IOLimit(ref, name); {
 		case err != nil:
 			note("%v", err)
-		case n != want.IOLimits[what]:
-			note("limit of %s is %d, wanted %d", what, n, want.IOLimits[what])
+		case n != want.IOLimits[name]:
+			note("disk limit %s is %d, wanted %d", name, n, want.IOLimits[name])
 		}
 	}
 }
@@ -243,17 +247,17 @@ func (p *player) checkAgent(ref scenario.Ref, want scenario.Want, note func(stri
 	if want.Problems == nil {
 		return
 	}
-	var said []string
+	var problems []string
 	for _, q := range c.Problems {
-		said = append(said, q.String())
+		problems = append(problems, q.String())
 	}
 	for _, text := range *want.Problems {
-		if !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, text) }) {
-			note("problems are %q, wanted one with %q", said, text)
+		if !slices.ContainsFunc(problems, func(s string) bool { return strings.Contains(s, text) }) {
+			note("problems are %q, wanted one that contains %q", problems, text)
 		}
 	}
-	if len(*want.Problems) == 0 && len(said) > 0 {
-		note("problems are %q, wanted none", said)
+	if len(*want.Problems) == 0 && len(problems) > 0 {
+		note("problems are %q, wanted none", problems)
 	}
 }
 
@@ -262,13 +266,13 @@ func compareCPUClasses(want scenario.Want, c api.Container, note func(string, ..
 	if want.CPUClasses == nil {
 		return
 	}
-	var said []string
+	var classes []string
 	for _, class := range c.CPUClasses {
 		text, _ := class.Text()
-		said = append(said, text)
+		classes = append(classes, text)
 	}
-	if !slices.EqualFunc(said, *want.CPUClasses, strings.Contains) {
-		note("explain reports the CPU classes %q, wanted %q", said, *want.CPUClasses)
+	if !slices.EqualFunc(classes, *want.CPUClasses, strings.Contains) {
+		note("the agent reports the CPU classes %q, wanted %q", classes, *want.CPUClasses)
 	}
 }
 
@@ -296,8 +300,8 @@ func Compare(want scenario.Want, got effective.State, note func(string, ...any))
 	compareSpec(want, got, note)
 }
 
-// compareSpec compares with a state the fields of a want that are not resources in cgroup files: the OOM score,
-// attributes of processes, environment variables, mounts, devices, and classes and groups.
+// compareSpec compares those fields of a want with a state that are not resources in cgroup files. They are the OOM
+// score, attributes of processes, environment variables, mounts, devices, and classes and groups.
 func compareSpec(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.OOMScoreAdj != nil && got.OOM != *want.OOMScoreAdj {
 		note("oom_score_adj is %d, wanted %d", got.OOM, *want.OOMScoreAdj)
@@ -326,8 +330,8 @@ func compareSpec(want scenario.Want, got effective.State, note func(string, ...a
 	}
 }
 
-// compareClasses compares the RDT and block I/O class, the resctrl group and the core scheduling cookie of a want with
-// those of a state.
+// compareClasses compares a want with a state in these fields: RDT class, block I/O class, resctrl group and core
+// scheduling cookie.
 func compareClasses(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.Cookie != nil && got.Cookie != *want.Cookie {
 		note("core scheduling cookie is %d, wanted %d", got.Cookie, *want.Cookie)
@@ -343,6 +347,7 @@ func compareClasses(want scenario.Want, got effective.State, note func(string, .
 	}
 }
 
+// compareDevices compares the device nodes and CDI devices of a want with those of a state.
 func compareDevices(want scenario.Want, got effective.State, note func(string, ...any)) {
 	for _, d := range want.Devices {
 		if !slices.Contains(got.Devices, d) {
@@ -359,8 +364,8 @@ func compareDevices(want scenario.Want, got effective.State, note func(string, .
 	}
 }
 
-// checkAtStart checks that the wants of the containers in s.Started, which the step starts last, held already at their
-// first instruction.
+// checkAtStart checks the containers that a step starts last (Step.Started). Their wants must be met already when a
+// container runs its first instruction.
 func (p *player) checkAtStart(s *scenario.Step) []string {
 	var unmet []string
 	for _, ref := range s.Started() {
@@ -378,13 +383,14 @@ func (p *player) checkAtStart(s *scenario.Step) []string {
 		Compare(want, first.State, note)
 		for _, other := range slices.Sorted(maps.Keys(first.Others)) {
 			if want.Exclusive && overlapCPUs(first.CPUs, first.Others[other]) {
-				note("its CPUs %s were not exclusive: %s had %s", first.CPUs, other, first.Others[other])
+				note("its CPUs %s were not exclusive: %s could use %s", first.CPUs, other, first.Others[other])
 			}
 		}
 	}
 	return unmet
 }
 
+// sameList reports whether two valid kernel lists have the same numbers.
 func sameList(a, b string) bool {
 	x, errA := topology.ParseList(a)
 	y, errB := topology.ParseList(b)

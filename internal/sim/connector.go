@@ -14,19 +14,22 @@ import (
 type Connector interface {
 	// Configure sets the attachment and its sockets in a configuration. The sockets are in dir.
 	Configure(c *config.Config, dir string)
-	// Open is called after the runtime has started. Close is called before it stops, and again at the end.
+	// Open connects to the runtime. It is called after each start of the runtime.
 	Open(ctx context.Context, r *Runtime) error
+	// Close disconnects from the runtime. It is called before each stop of the runtime, and again at the end of the
+	// scenario.
 	Close() error
 	// Act performs a step's actions on pods and containers.
 	Act(ctx context.Context, s *scenario.Step) error
-	// AwaitReconnect waits after a restart of the runtime until the agent is connected again.
+	// AwaitReconnect waits after a restart of the runtime until the agent is connected again, but not longer than
+	// patience.
 	AwaitReconnect(ctx context.Context, patience time.Duration) error
 }
 
 // Repeater is a Connector whose kubelet repeats an update until the runtime reports the requested resources. A real
 // kubelet repeats a resize in the same way.
 type Repeater interface {
-	// Repeat repeats the step's update if the runtime reports other resources.
+	// Repeat repeats the step's update if the runtime does not report the requested resources.
 	Repeat(ctx context.Context, s *scenario.Step) error
 }
 
@@ -94,6 +97,7 @@ func actOn(ctx context.Context, r *Runtime, s *scenario.Step) error {
 	return errors.Join(errs...)
 }
 
+// runPod runs the sandbox of a pod, then creates and starts each container.
 func runPod(ctx context.Context, r *Runtime, run *scenario.Run) error {
 	resources := SumResources(run.Pod.QoS, run.Containers)
 	if run.Pod.Resources != nil {

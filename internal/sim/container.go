@@ -23,14 +23,14 @@ import (
 type container struct {
 	ref                scenario.Ref
 	id                 string
-	number             int
+	number             int // the position in the order in which all pods and containers were created
 	pod                *sandbox
-	request            scenario.Container
-	spec               *specs.Spec
-	cdi                []string
-	blockIO            string // block I/O class
-	rdt                string // RDT class
-	dir                string // directory of its cgroup
+	request            scenario.Container // the container as the creation requested it
+	spec               *specs.Spec        // the stored spec, as plugins and later updates have changed it
+	cdi                []string           // the names of the CDI devices
+	blockIO            string             // the name of the block I/O class
+	rdt                string             // the name of the RDT class
+	dir                string             // the directory of the container's cgroup
 	state              api.ContainerState
 	atFirstInstruction FirstState
 }
@@ -38,35 +38,35 @@ type container struct {
 // FirstState is the state of a container when its process runs the first instruction.
 type FirstState struct {
 	effective.State
-	// Others has the effective CPUs of all other running containers at that time. It is empty with
-	// Options.ManyContainers.
+	// Others has the effective CPUs of all other running containers at that time. It is empty if Options.ManyContainers
+	// is set.
 	Others map[scenario.Ref]string
 }
 
-// Request is a request for a container. Besides the fields of a scenario, it has fields that only a CRI client can
-// set.
+// Request is a request to create a container. Besides the fields of a scenario, it has fields that only a CRI client
+// can set.
 type Request struct {
 	scenario.Container
 	Mounts      []specs.Mount
-	Devices     []string // paths on the host
+	Devices     []string // paths of devices: HOST or HOST:CONTAINER
 	Unified     map[string]string
 	OOMScoreAdj *int
 }
 
 // CreateContainer creates a container of a scenario in a running pod.
-func (r *Runtime) CreateContainer(ctx context.Context, pod scenario.Ref, asked scenario.Container) error {
-	return r.Create(ctx, pod, Request{Container: asked})
+func (r *Runtime) CreateContainer(ctx context.Context, pod scenario.Ref, container scenario.Container) error {
+	return r.Create(ctx, pod, Request{Container: container})
 }
 
-// Create creates a container in a running pod. Plugins can adjust the container. It has no cgroup before it starts.
+// Create creates a container in a running pod. Plugins can adjust the container. A container has no cgroup before its
+// start.
 func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request) error {
-	asked := request.Container
 	nri, end, err := r.beginOperation()
 	if err != nil {
 		return err
 	}
 	defer end()
-	ref := pod.In(asked.Name)
+	ref := pod.In(request.Name)
 	p := r.pods[pod]
 	switch {
 	case p == nil || p.stopped:
@@ -75,7 +75,7 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 		return fmt.Errorf("create container %s: it already exists", ref)
 	}
 	r.createdObjects++
-	c := &container{ref: ref, pod: p, number: r.createdObjects, request: asked, state: api.ContainerState_CONTAINER_CREATED}
+	c := &container{ref: ref, pod: p, number: r.createdObjects, request: request.Container, state: api.ContainerState_CONTAINER_CREATED}
 	c.id = r.newID("container", string(ref), fmt.Sprint(c.number))
 	c.spec, c.cdi = newSpec(c, r.cgroupsPath(p.dir, c.id)), slices.Clone(request.CDI)
 	if err := request.addToSpec(c.spec, r.opts.Host); err != nil {
@@ -112,7 +112,7 @@ func (r *Runtime) Create(ctx context.Context, pod scenario.Ref, request Request)
 	return nil
 }
 
-// checkCDIDevices returns an error that names the CDI devices that the node lacks; nil if it has all of them.
+// checkCDIDevices returns an error that lists the CDI devices that the node lacks; nil if the node has all of them.
 func (r *Runtime) checkCDIDevices(names []string) error {
 	var unknown []string
 	for _, name := range names {
@@ -123,10 +123,11 @@ func (r *Runtime) checkCDIDevices(names []string) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return fmt.Errorf("CDI device injection failed: unresolvable CDI devices %s (node.cdi of the scenario lists those that the node has)", strings.Join(unknown, ", "))
+	return fmt.Errorf("CDI device injection failed: unresolvable CDI devices %s (node.cdi of the scenario lists the CDI devices that the node has)", strings.Join(unknown, ", "))
 }
 
-// notifyFailedCreation notifies plugins of the end of a container whose creation failed after they had adjusted it.
+// notifyFailedCreation notifies plugins of the end of a container. It is called if the creation fails after plugins
+// adjusted the container.
 func (r *Runtime) notifyFailedCreation(ctx context.Context, nri *adaptation.Adaptation, c *container) {
 	answer, err := nri.StopContainer(ctx, &adaptation.StopContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	r.applyUpdates(answer.GetUpdate())
@@ -168,7 +169,7 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 	return nil
 }
 
-// moveLinks moves the network interfaces of a container into its pod's network namespace, like an OCI runtime.
+// moveLinks moves the network interfaces of a container into its pod's network namespace, as an OCI runtime does.
 func (r *Runtime) moveLinks(c *container) error {
 	if r.opts.Links == nil {
 		return nil
@@ -212,20 +213,21 @@ func (r *Runtime) StopContainer(ctx context.Context, ref scenario.Ref) error {
 	return r.stop(ctx, nri, c)
 }
 
+// stop stops a container that is not stopped yet. It removes the cgroup of a running container and notifies plugins.
 func (r *Runtime) stop(ctx context.Context, nri *adaptation.Adaptation, c *container) error {
 	if c.state == api.ContainerState_CONTAINER_STOPPED {
 		return nil
 	}
-	var gone error
+	var removeErr error
 	if c.state == api.ContainerState_CONTAINER_RUNNING {
-		gone = r.removeCgroup(c.dir)
+		removeErr = r.removeCgroup(c.dir)
 	}
 	c.state = api.ContainerState_CONTAINER_STOPPED
 	answer, err := nri.StopContainer(ctx, &adaptation.StopContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	changes, _ := r.applyUpdates(answer.GetUpdate())
 	r.observe(Event{Kind: "StopContainer", Ref: c.ref, Updates: changes, Err: err})
 	r.logPluginError(ctx, "StopContainer", err)
-	return gone
+	return removeErr
 }
 
 // RemoveContainer stops the container if it runs, and removes it.
@@ -244,6 +246,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, ref scenario.Ref) error {
 	return err
 }
 
+// removeStopped removes a stopped container and notifies plugins.
 func (r *Runtime) removeStopped(ctx context.Context, nri *adaptation.Adaptation, c *container) {
 	err := nri.RemoveContainer(ctx, &adaptation.RemoveContainerRequest{Pod: c.pod.nri(r), Container: c.nri()})
 	r.observe(Event{Kind: "RemoveContainer", Ref: c.ref, Err: err})
@@ -253,13 +256,13 @@ func (r *Runtime) removeStopped(ctx context.Context, nri *adaptation.Adaptation,
 
 // ContainerInfo describes a container.
 type ContainerInfo struct {
-	Ref   scenario.Ref
-	ID    string
-	State string // created, running or stopped
-	Asked scenario.Container
-	Pod   string // the id of its pod
-	PID   uint32 // 0 if it is not running
-	CDI   []string
+	Ref     scenario.Ref
+	ID      string
+	State   string // created, running or stopped
+	Request scenario.Container
+	Pod     string   // the id of the container's pod
+	PID     uint32   // an invented process id; 0 if the container is not running
+	CDI     []string // the names of the CDI devices
 	// Number is the position in the order in which all pods and containers were created.
 	Number int
 }
@@ -276,28 +279,28 @@ func (r *Runtime) Containers() []ContainerInfo {
 }
 
 func (c *container) info() ContainerInfo {
-	i := ContainerInfo{Ref: c.ref, ID: c.id, State: stateName(c.state), Asked: c.request, Pod: c.pod.id, CDI: c.cdi, Number: c.number}
+	i := ContainerInfo{Ref: c.ref, ID: c.id, State: stateName(c.state), Request: c.request, Pod: c.pod.id, CDI: c.cdi, Number: c.number}
 	if c.state == api.ContainerState_CONTAINER_RUNNING {
 		i.PID = uint32(2000 + c.number)
 	}
 	return i
 }
 
-// ViewContainer calls see with the container of an id and its spec, while it holds the runtime's lock. It returns false
-// if there is no such container.
-func (r *Runtime) ViewContainer(id string, see func(ContainerInfo, *specs.Spec)) bool {
+// ViewContainer finds a container by its id. It calls the function view with the container and its spec, while it holds
+// the runtime's lock. It returns false if there is no such container.
+func (r *Runtime) ViewContainer(id string, view func(ContainerInfo, *specs.Spec)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.byID(id)
 	if c == nil {
 		return false
 	}
-	see(c.info(), c.spec)
+	view(c.info(), c.spec)
 	return true
 }
 
-// State returns the effective state of a container. It reads the state of a running container from the kernel and its
-// spec, and the state of any other container from its spec.
+// State returns the effective state of a container. For a running container, it reads the state from the simulated
+// kernel and the stored spec. For other containers, it reads the state from the stored spec only.
 func (r *Runtime) State(ref scenario.Ref) (effective.State, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -331,7 +334,7 @@ func (r *Runtime) usedCPUs() []cpumap.ContainerCPUs {
 	return used
 }
 
-// FirstInstruction returns the state at the container's first instruction; false if it has not started.
+// FirstInstruction returns the state at the container's first instruction; false if the container has not started.
 func (r *Runtime) FirstInstruction(ref scenario.Ref) (FirstState, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -353,6 +356,7 @@ func (r *Runtime) Spec(ref scenario.Ref) (*specs.Spec, bool) {
 	return c.spec, true
 }
 
+// sortedContainers returns all containers, oldest first.
 func (r *Runtime) sortedContainers() []*container {
 	return slices.SortedFunc(maps.Values(r.containers), func(a, b *container) int { return a.number - b.number })
 }

@@ -10,7 +10,7 @@ import (
 // syncCounter counts synchronisations of plugins and lets goroutines wait for a count. The zero value counts from 0.
 type syncCounter struct {
 	mu   sync.Mutex
-	n    int
+	n    int           // the number of synchronisations so far
 	more chan struct{} // closed when n grows; nil if no goroutine waits
 }
 
@@ -39,7 +39,7 @@ func (c *syncCounter) next() (int, <-chan struct{}) {
 	return c.n, c.more
 }
 
-// await waits until the count has reached want. It returns an error if that takes longer than patience.
+// await waits until the count is at least want. It returns an error if that takes longer than patience.
 func (c *syncCounter) await(ctx context.Context, want int, patience time.Duration) error {
 	late := time.NewTimer(patience)
 	defer late.Stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// filesOfCPUs returns the node's cpufreq and cpuidle files; nil if it has none.
+// filesOfCPUs returns the node's cpufreq and cpuidle files; nil if the scenario lacks node.cpuFreq.
 func (p *nodeParts) filesOfCPUs() cpuclass.FS {
 	if p.cpuFiles == nil {
 		return nil
@@ -30,7 +30,7 @@ func (p *nodeParts) checkCPUs(s *scenario.Step) (unmet []string) {
 			for _, file := range slices.Sorted(maps.Keys(want)) {
 				text, err := p.cpuFiles.Read(fmt.Sprintf("cpu%d/%s", cpu, file))
 				if err != nil || text != want[file] {
-					unmet = append(unmet, fmt.Sprintf("CPU %d: %s is %q (%v), wanted %q", cpu, file, text, err, want[file]))
+					unmet = append(unmet, fmt.Sprintf("CPU %d: file %s is %q (read error: %v), wanted %q", cpu, file, text, err, want[file]))
 				}
 			}
 		}

@@ -27,13 +27,14 @@ type podResourcesServer struct {
 	socket           string
 	grpc             *grpc.Server
 	serving          sync.WaitGroup
-	allocatable      []int64
-	listGrants       func() (map[scenario.Ref]map[string]scenario.Static, bool) // returns the grants by pod and container
-	listClaimDevices func() map[scenario.Ref]map[string][]string                // returns the CDI devices of claims by pod and container
+	allocatable      []int64                                                    // the ids of the CPUs that the kubelet can grant
+	listGrants       func() (map[scenario.Ref]map[string]scenario.Static, bool) // the grants by pod and container; false while unreachable
+	listClaimDevices func() map[scenario.Ref]map[string][]string                // the CDI devices of claims by pod and container
 }
 
-func (g *podResourcesServer) listen(dir string, cpus []int, listGrants func() (map[scenario.Ref]map[string]scenario.Static, bool), claimed func() map[scenario.Ref]map[string][]string, m *pipeNetwork) error {
-	g.socket, g.listGrants, g.listClaimDevices = filepath.Join(dir, "podresources.sock"), listGrants, claimed
+// listen serves the API on a socket in dir or, if m is not nil, in the pipe network m.
+func (g *podResourcesServer) listen(dir string, cpus []int, listGrants func() (map[scenario.Ref]map[string]scenario.Static, bool), listClaimDevices func() map[scenario.Ref]map[string][]string, m *pipeNetwork) error {
+	g.socket, g.listGrants, g.listClaimDevices = filepath.Join(dir, "podresources.sock"), listGrants, listClaimDevices
 	for _, id := range cpus {
 		g.allocatable = append(g.allocatable, int64(id))
 	}
@@ -67,10 +68,10 @@ func (g *podResourcesServer) GetAllocatableResources(context.Context, *podresour
 func (g *podResourcesServer) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	given, ok := g.listGrants()
 	if !ok {
-		return nil, status.Error(codes.Unavailable, "away")
+		return nil, status.Error(codes.Unavailable, "the scenario has made the kubelet unreachable")
 	}
 	claimed := g.listClaimDevices()
-	for ref, containers := range claimed { // a pod may have claims and no other grants
+	for ref, containers := range claimed { // adds pods that have claims but no other grants
 		all := map[string]scenario.Static{}
 		for name := range containers {
 			all[name] = scenario.Static{}
@@ -95,7 +96,7 @@ func (g *podResourcesServer) List(context.Context, *podresources.ListPodResource
 	return out, nil
 }
 
-// grantOf returns the kubelet's report about a container: its grants and the CDI devices of its claims.
+// grantOf returns the kubelet's report about a container: the container's grants, and the CDI devices of its claims.
 func grantOf(name string, s *scenario.Static, devices []string) (*podresources.ContainerResources, error) {
 	c := &podresources.ContainerResources{Name: name}
 	cpus, mems, err := s.IDs()

@@ -19,7 +19,7 @@ import (
 
 func (r *Runtime) isV2() bool { return r.opts.Version == cgroup.V2 }
 
-// qosDir returns the cgroup directory of a QoS class, as the kubelet names it.
+// qosDir returns the cgroup directory of a QoS class, with the name that the kubelet gives it.
 func (r *Runtime) qosDir(qos string) string {
 	name := ""
 	switch qos {
@@ -55,15 +55,15 @@ func (r *Runtime) cgroupsPath(podDir, id string) string {
 	return "/" + path.Join(podDir, id)
 }
 
-// cgroupWrite is a write of a text to a cgroup file.
+// cgroupWrite is a write of a text to a cgroup file. In cgroup version 1, controller is the hierarchy of the file.
 type cgroupWrite struct{ controller, file, text string }
 
-// podWrites returns the kubelet's writes to a pod's cgroup.
+// podWrites returns the writes by which the kubelet sets the resources of a pod's cgroup.
 func (r *Runtime) podWrites(res scenario.Resources) []cgroupWrite {
 	return r.ociWrites(toOCI(res))
 }
 
-// ociWrites returns the writes by which runc sets OCI resources. It converts shares to a weight like runc up to 1.3
+// ociWrites returns the writes by which runc sets OCI resources. It converts shares to a weight as runc up to 1.3 does
 // (effective.Weight).
 func (r *Runtime) ociWrites(res *specs.LinuxResources) []cgroupWrite {
 	if res == nil {
@@ -103,6 +103,7 @@ func (r *Runtime) ociWrites(res *specs.LinuxResources) []cgroupWrite {
 	return out
 }
 
+// memoryWrite returns the write of a memory limit.
 func (r *Runtime) memoryWrite(limit int64) cgroupWrite {
 	text := strconv.FormatInt(limit, 10)
 	switch {
@@ -114,6 +115,7 @@ func (r *Runtime) memoryWrite(limit int64) cgroupWrite {
 	return cgroupWrite{"memory", "memory.max", text}
 }
 
+// bandwidthWrites returns the writes of CPU quota and period.
 func (r *Runtime) bandwidthWrites(c *specs.LinuxCPU) []cgroupWrite {
 	quota, period := deref(c.Quota), deref(c.Period)
 	if r.isV2() {
@@ -139,7 +141,7 @@ func (r *Runtime) bandwidthWrites(c *specs.LinuxCPU) []cgroupWrite {
 	return out
 }
 
-// applyWrites writes to the files of a cgroup. Like runc, it stops at the first error.
+// applyWrites makes the writes in the cgroup dir. Like runc, it stops at the first error.
 func (r *Runtime) applyWrites(dir string, writes []cgroupWrite) error {
 	for _, w := range writes {
 		file := path.Join(dir, w.file)
@@ -157,8 +159,8 @@ func (r *Runtime) applyWrites(dir string, writes []cgroupWrite) error {
 	return nil
 }
 
-// File reads a file of a container's or pod's cgroup. name is the file's name in version 2. The error wraps
-// errors.ErrUnsupported if the node's cgroup version lacks the file.
+// File reads a file of a container's or pod's cgroup. The parameter name is the file's name in cgroup version 2, also
+// on a node with version 1. The error wraps errors.ErrUnsupported if the node's cgroup version lacks the file.
 func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,15 +184,15 @@ func (r *Runtime) File(ref scenario.Ref, name string) (string, error) {
 }
 
 // IOLimit returns a container's effective limit for a disk and direction, such as "8:0 rbps"; -1 for no limit. In
-// version 2 it is the lowest limit of the container's cgroup and its ancestors.
-func (r *Runtime) IOLimit(ref scenario.Ref, what string) (int64, error) {
+// cgroup version 2, this is the lowest limit of the container's cgroup and its ancestors.
+func (r *Runtime) IOLimit(ref scenario.Ref, diskAndDirection string) (int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.containers[ref]
 	if c == nil {
 		return 0, fmt.Errorf("container %s does not exist", ref)
 	}
-	disk, direction, _ := strings.Cut(what, " ")
+	disk, direction, _ := strings.Cut(diskAndDirection, " ")
 	limit := int64(-1)
 	for dir := c.dir; dir != "."; dir = path.Dir(dir) {
 		file, prefix := path.Join(dir, "io.max"), direction+"="
@@ -217,13 +219,13 @@ func (r *Runtime) IOLimit(ref scenario.Ref, what string) (int64, error) {
 	return limit, nil
 }
 
-// throttleFiles has the files of version 1 that correspond to the keys of io.max.
+// throttleFiles has the files of cgroup version 1 that correspond to the keys in io.max of version 2.
 var throttleFiles = map[string]string{
 	"rbps": "blkio.throttle.read_bps_device", "wbps": "blkio.throttle.write_bps_device",
 	"riops": "blkio.throttle.read_iops_device", "wiops": "blkio.throttle.write_iops_device",
 }
 
-// makeContainer makes a container's cgroup with the resources of its spec and puts one task into it.
+// makeContainer makes a container's cgroup, sets the resources, and puts one task into the cgroup.
 func (r *Runtime) makeContainer(dir string, res *specs.LinuxResources) error {
 	if err := r.opts.Kernel.MkdirRunc(dir); err != nil {
 		return err
@@ -238,10 +240,12 @@ func (r *Runtime) makeContainer(dir string, res *specs.LinuxResources) error {
 	return nil
 }
 
+// removeCgroup ends the tasks in a cgroup and removes the cgroup.
 func (r *Runtime) removeCgroup(dir string) error {
 	return errors.Join(r.opts.Kernel.SetTasks(dir, 0), r.opts.Kernel.Rmdir(dir))
 }
 
+// deref returns the value of a pointer; zero for nil.
 func deref[T any](p *T) T {
 	if p == nil {
 		var zero T

@@ -19,23 +19,25 @@ import (
 // The refusals come from the runtimes' own messages and source code. They are independent of the agent's table of
 // runtimes, so that tests detect a wrong row in that table.
 type Kind struct {
-	Name    string // the name that it reports over the CRI
-	NRIName string // the name that it reports over NRI, if that differs
-	Version string // the version that it reports over the CRI
-	// NRIVersion is the version that it reports over NRI, if that differs.
+	Name    string // the name that the runtime reports over the CRI
+	NRIName string // the name that the runtime reports over NRI; "" for Name and Version
+	Version string // the version that the runtime reports over the CRI
+	// NRIVersion is the version that the runtime reports over NRI. It is used only with NRIName.
 	NRIVersion string
-	// minMemoryLimit is the lowest memory limit that a creation may have. lowLimitMessage is the error for a lower
-	// limit, and for -1.
+	// minMemoryLimit is the lowest memory limit that a creation may have; 0 for none. lowLimitMessage is the error for
+	// a lower limit, and for -1.
 	minMemoryLimit  int64
 	lowLimitMessage string
 	// limitsUpdates reports whether minMemoryLimit also applies to updates.
 	limitsUpdates bool
-	// negativeLimitMessage is the error for a memory limit below 0 in a kubelet's update; "" if that is accepted.
+	// negativeLimitMessage is the error for a memory limit below 0 in a kubelet's update. It is "" if the runtime
+	// accepts such a limit.
 	negativeLimitMessage string
-	// failedUpdateFailsCreation reports whether a creation fails if an update in the plugins' answer fails.
+	// failedUpdateFailsCreation reports whether a creation fails if the plugins' answer to it updates another container
+	// and this update fails.
 	failedUpdateFailsCreation bool
-	// statusHasNoConfig reports whether a verbose status has no configuration, and the resources of a pod are an
-	// annotation of its spec.
+	// statusHasNoConfig reports whether a verbose status over the CRI lacks the configuration. The resources of a pod
+	// are then in an annotation of the pod's OCI spec.
 	statusHasNoConfig bool
 }
 
@@ -61,7 +63,7 @@ func Kinds() []Kind { return []Kind{CRIO, ISulad, Containerd17} }
 // String returns the name and version of the kind.
 func (k Kind) String() string { return strings.TrimSpace(k.Name + " " + k.Version) }
 
-// nriNameAndVersion returns the name and version that plugins get.
+// nriNameAndVersion returns the runtime's name and version that plugins get over NRI.
 func (k Kind) nriNameAndVersion() (name, version string) {
 	switch {
 	case k.Name == "":
@@ -72,7 +74,8 @@ func (k Kind) nriNameAndVersion() (name, version string) {
 	return k.Name, k.Version
 }
 
-// Runtime returns the agent's description of the kind, as the agent sees it over NRI or over the CRI.
+// Runtime returns how the agent describes this runtime, from the name and version that the agent gets over NRI or over
+// the CRI.
 func (k Kind) Runtime(overNRI bool) runtimes.Runtime {
 	if !overNRI {
 		return runtimes.Identify(k.Name, k.Version, runtimes.Version{})
@@ -80,7 +83,7 @@ func (k Kind) Runtime(overNRI bool) runtimes.Runtime {
 	return nriplugin.Runtime(k.nriNameAndVersion())
 }
 
-// StatusHasNoConfig reports whether a verbose status has no configuration.
+// StatusHasNoConfig reports whether a verbose status over the CRI lacks the configuration of the pod or container.
 func (k Kind) StatusHasNoConfig() bool { return k.statusHasNoConfig }
 
 // createError returns an error if the runtime refuses to create a container with a spec.
@@ -91,7 +94,8 @@ func (k Kind) createError(spec *specs.Spec) error {
 	return nil
 }
 
-// requestError returns an error if the runtime refuses a kubelet's update, which plugins may have changed.
+// requestError returns an error if the runtime refuses the resources of a kubelet's update. Plugins may have changed
+// these resources.
 func (k Kind) requestError(r *api.LinuxResources) error {
 	limit := r.GetMemory().GetLimit().GetValue()
 	switch {
@@ -112,7 +116,8 @@ func (k Kind) unsolicitedError(r *api.LinuxResources) error {
 	return nil
 }
 
-// failedUpdateError returns an error if the failed updates in the plugins' answer make the creation fail.
+// failedUpdateError returns an error if a creation must fail because updates of other containers in the plugins' answer
+// failed.
 func (k Kind) failedUpdateError(failed []*api.ContainerUpdate) error {
 	if k.failedUpdateFailsCreation && len(failed) > 0 {
 		return errors.New("the plugins' update of container " + failed[0].GetContainerId() + " failed")
@@ -122,12 +127,12 @@ func (k Kind) failedUpdateError(failed []*api.ContainerUpdate) error {
 
 // SentUpdate has resources that a plugin or a CRI client sent to the runtime.
 type SentUpdate struct {
-	By        runtimes.Protocol
-	Call      runtimes.Call
+	By        runtimes.Protocol // NRI for a plugin, CRI for a CRI client
+	Call      runtimes.Call     // the kind of call that had the resources
 	Resources *api.LinuxResources
 }
 
-// Values returns the resources as values.
+// Values returns the resources as values of the agent. It leaves out numbers that are 0, cpusets and huge pages.
 func (s SentUpdate) Values() []lifecycle.Value {
 	var out []lifecycle.Value
 	add := func(f lifecycle.Field, n int64) {
@@ -146,7 +151,7 @@ func (s SentUpdate) Values() []lifecycle.Value {
 	return out
 }
 
-// NotifySent calls Options.ResourcesSent with resources that were sent to the runtime.
+// NotifySent calls Options.ResourcesSent with resources that a plugin or a CRI client sent to the runtime.
 func (r *Runtime) NotifySent(by runtimes.Protocol, c runtimes.Call, res *api.LinuxResources) {
 	if r.opts.ResourcesSent != nil && res != nil {
 		r.opts.ResourcesSent(SentUpdate{by, c, res})
@@ -156,12 +161,12 @@ func (r *Runtime) NotifySent(by runtimes.Protocol, c runtimes.Call, res *api.Lin
 // Kind returns the kind of runtime that the embedded runtime imitates.
 func (r *Runtime) Kind() Kind { return r.opts.Kind }
 
-// notifySentUpdates calls Options.ResourcesSent with the updates that a plugin sent. requested is the id of the
-// container in the kubelet's request; "" if there is none.
-func (r *Runtime) notifySentUpdates(updates []*api.ContainerUpdate, requested string) {
+// notifySentUpdates calls Options.ResourcesSent with the updates that a plugin sent. If the plugin answers the
+// kubelet's update of a container, requestedID is the id of this container; otherwise it is "".
+func (r *Runtime) notifySentUpdates(updates []*api.ContainerUpdate, requestedID string) {
 	for _, u := range updates {
 		call := runtimes.AgentUpdate
-		if u.GetContainerId() == requested {
+		if u.GetContainerId() == requestedID {
 			call = runtimes.KubeletUpdate
 		}
 		r.NotifySent(runtimes.NRI, call, u.GetLinux().GetResources())

@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// kubelet simulates a kubelet: it serves the pods of a scenario at /pods, like the read-only port, and by the
-// PodResources API. It reports a pod before the runtime creates it.
+// kubelet simulates a kubelet. It serves the pods of a scenario at /pods, like the read-only port of a kubelet, and
+// their grants by the PodResources API. It reports a pod before the runtime creates the pod.
 type kubelet struct {
 	server *http.Server
 	url    string
@@ -23,9 +23,9 @@ type kubelet struct {
 
 	mu           sync.Mutex // guards the fields below
 	pods         map[scenario.Ref]kubeletPod
-	staticGrants map[scenario.Ref]map[string]scenario.Static
-	cdi          map[scenario.Ref]map[string][]string // the CDI devices of claims, by container
-	unreachable  bool
+	staticGrants map[scenario.Ref]map[string]scenario.Static // the grants of CPUs, memory nodes and devices, by pod and container
+	cdi          map[scenario.Ref]map[string][]string        // the CDI devices of claims, by pod and container
+	unreachable  bool                                        // the kubelet answers requests with errors
 }
 
 // kubeletPod has the fields of a v1.Pod that a scenario can set.
@@ -41,8 +41,8 @@ type kubeletPod struct {
 	Status map[string]string `json:"status"`
 }
 
-// newKubelet starts a kubelet. It listens on the loopback interface and on a socket in dir. If m is not nil, it
-// listens in the network m instead.
+// newKubelet starts a kubelet. The kubelet listens on the loopback interface and on a socket in dir. If m is not nil,
+// it listens in the pipe network m instead.
 func newKubelet(dir string, cpus []int, m *pipeNetwork) (*kubelet, error) {
 	l, at, err := kubeletListener(m)
 	if err != nil {
@@ -57,6 +57,7 @@ func newKubelet(dir string, cpus []int, m *pipeNetwork) (*kubelet, error) {
 	return k, nil
 }
 
+// kubeletListener returns the listener for HTTP requests, and the host in the URL of these requests.
 func kubeletListener(m *pipeNetwork) (net.Listener, string, error) {
 	if m != nil {
 		l, err := m.Listen("kubelet:80")
@@ -77,10 +78,11 @@ func (k *kubelet) close() error {
 	return nil
 }
 
+// serve answers an HTTP request with the list of pods.
 func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
 	k.pipes.pingPlugins()
 	k.mu.Lock()
-	away := k.unreachable
+	unreachable := k.unreachable
 	list := map[string]any{"kind": "PodList", "apiVersion": "v1", "metadata": map[string]any{}}
 	items := []kubeletPod{}
 	for _, p := range k.pods {
@@ -88,15 +90,16 @@ func (k *kubelet) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	k.mu.Unlock()
 	list["items"] = items
-	if away || r.URL.Path != "/pods" {
-		http.Error(w, "away", http.StatusServiceUnavailable)
+	if unreachable || r.URL.Path != "/pods" {
+		http.Error(w, "the kubelet serves only /pods, and nothing while the scenario makes it unreachable", http.StatusServiceUnavailable)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(list)
 }
 
-// addPod adds a pod with the parts that the scenario has: its spec, its grants, and the CDI devices of its containers.
+// addPod adds a pod. The pod's spec, grants and CDI devices are those of the scenario. The kubelet does not report a
+// pod without spec.
 func (k *kubelet) addPod(pod scenario.Pod, containers []scenario.Container, uid string) {
 	ref := scenario.PodRef(pod.Namespace, pod.Name)
 	k.mu.Lock()
@@ -123,18 +126,19 @@ func (k *kubelet) addPod(pod scenario.Pod, containers []scenario.Container, uid 
 }
 
 // regrant replaces the kubelet's grants for a container.
-func (k *kubelet) regrant(ref scenario.Ref, now scenario.Static) {
+func (k *kubelet) regrant(ref scenario.Ref, grants scenario.Static) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	of := maps.Clone(k.staticGrants[ref.Pod()])
-	if of == nil {
-		of = map[string]scenario.Static{}
+	byContainer := maps.Clone(k.staticGrants[ref.Pod()])
+	if byContainer == nil {
+		byContainer = map[string]scenario.Static{}
 	}
-	of[ref.Container()] = now
-	k.staticGrants[ref.Pod()] = of
+	byContainer[ref.Container()] = grants
+	k.staticGrants[ref.Pod()] = byContainer
 }
 
-// grantsByPod returns the kubelet's grants by pod and container. ok is false while the kubelet is unreachable.
+// grantsByPod returns the kubelet's grants by pod and container. The result ok is false while the kubelet is
+// unreachable.
 func (k *kubelet) grantsByPod() (given map[scenario.Ref]map[string]scenario.Static, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -172,8 +176,8 @@ func (k *kubelet) removePod(ref scenario.Ref) {
 	delete(k.cdi, ref)
 }
 
-func (k *kubelet) setUnreachable(away bool) {
+func (k *kubelet) setUnreachable(unreachable bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.unreachable = away
+	k.unreachable = unreachable
 }

@@ -42,7 +42,7 @@ func machineOf(n scenario.Node) (*topology.Machine, error) {
 			l.CPUs[i].Kind = topology.PerformanceCore
 		}
 	}
-	if n.WithoutNUMA { // like package topology/sysfs for a kernel without NUMA nodes
+	if n.WithoutNUMA { // package topology/sysfs returns the same for a kernel without NUMA nodes
 		l.Nodes = nil
 		for i := range l.CPUs {
 			l.CPUs[i].Node = 0
@@ -68,7 +68,7 @@ func describeMemory(l *topology.Layout, n scenario.Node) error {
 			return fmt.Errorf("node.farMemory: %q: %w", size, err)
 		}
 		kind := topology.PMEM
-		if uint64(bytes) < l.Nodes[0].Memory { // package topology/sysfs uses the same rule
+		if uint64(bytes) < l.Nodes[0].Memory { // decides by the size, as package topology/sysfs does if it has no better data
 			kind = topology.HBM
 		}
 		l.Nodes = append(l.Nodes, topology.Node{ID: len(l.Nodes), Memory: uint64(bytes), Kind: kind})

@@ -58,16 +58,16 @@ func (m *pipeNetwork) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// serve lets plugins connect to a runtime at an address.
+// serve lets plugins connect to the runtime of a plugin proxy at an address.
 func (m *pipeNetwork) serve(address string, g *pluginProxy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pluginProxies[address] = g
 }
 
-// pingPlugins notifies the plugins of the end of a pod that does not exist. The agent starts its deferred work after a
-// time without events. pingPlugins restarts that time, so that the work does not start at the same time as the next
-// event.
+// pingPlugins notifies the plugins of the end of a pod that does not exist. The agent starts deferred work when no
+// event came for some time. pingPlugins restarts this time, so that the deferred work does not start together with the
+// next event.
 func (m *pipeNetwork) pingPlugins() {
 	if m == nil {
 		return
@@ -82,7 +82,7 @@ func (m *pipeNetwork) pingPlugins() {
 	}
 }
 
-// stopServing makes an address unreachable and closes the connection of its plugin.
+// stopServing makes an address unreachable and closes the connection of the plugin that connected to this address.
 func (m *pipeNetwork) stopServing(address string) {
 	m.mu.Lock()
 	g := m.pluginProxies[address]
@@ -145,23 +145,24 @@ func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: l.address, N
 // adaptation and forwards all requests to the connected plugin.
 type pluginProxy struct {
 	runtime         *Runtime
-	connectedPlugin atomic.Pointer[pluginConn] // the connected plugin, after it was synchronised; nil without one
+	connectedPlugin atomic.Pointer[pluginConn] // the connected plugin, after it was synchronised; nil if no plugin is connected
 }
 
 // pluginConn is the connection of a plugin.
 type pluginConn struct {
 	proxy      *pluginProxy
 	conn       multiplex.Mux
-	client     *ttrpc.Client
-	server     *ttrpc.Server
-	plugin     api.PluginService
-	events     api.EventMask
-	registered chan struct{}
-	closed     chan struct{}
-	once       sync.Once
+	client     *ttrpc.Client     // for calls to the plugin
+	server     *ttrpc.Server     // for calls by the plugin
+	plugin     api.PluginService // the methods of the plugin, over client
+	events     api.EventMask     // the events to which the plugin has subscribed
+	registered chan struct{}     // closed when the plugin has registered
+	closed     chan struct{}     // closed when the connection is closed
+	once       sync.Once         // for close
 }
 
-// connect connects a plugin, like the listener of NRI's adaptation, and returns the plugin's end of the connection.
+// connect makes the connection of a plugin, as the listener of NRI's adaptation does. It returns the plugin's end of
+// the connection.
 func (g *pluginProxy) connect() (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	p := &pluginConn{proxy: g, conn: multiplex.Multiplex(ours, multiplex.WithBlockedRead()), registered: make(chan struct{}), closed: make(chan struct{})}
@@ -209,7 +210,7 @@ func (p *pluginConn) start() {
 		})
 	}
 	if err != nil {
-		p.proxy.runtime.opts.Log.Warn("the runtime cannot synchronise a plugin", "err", err)
+		p.proxy.runtime.opts.Log.Warn("the runtime cannot configure or synchronise a plugin", "err", err)
 		p.close()
 	}
 }
@@ -222,14 +223,14 @@ func (p *pluginConn) close() {
 	})
 }
 
-// RegisterPlugin handles the registration of the plugin, which is its first call.
+// RegisterPlugin handles the registration of the plugin. It is the plugin's first call.
 func (p *pluginConn) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*api.Empty, error) {
 	close(p.registered)
 	return &api.Empty{}, nil
 }
 
-// messageDelay is the delay of each message between runtime and plugin. In a bubble of testing/synctest the plugin
-// finishes its other work in this time, so that the order of events is deterministic.
+// messageDelay is the delay of each message between runtime and plugin. In a bubble of testing/synctest, the plugin
+// finishes all other work during this delay, so that the order of events is deterministic.
 const messageDelay = time.Millisecond
 
 // waitDelay waits for messageDelay.
@@ -250,7 +251,7 @@ func (g *pluginProxy) subscriber(e api.Event) api.PluginService {
 	return nil
 }
 
-// forwardNotification returns a handler that forwards an event, whose answer has no content, to the plugin.
+// forwardNotification returns a handler that forwards an event to the plugin. It is for events whose answer is empty.
 func forwardNotification[Q, A any](g *pluginProxy, e api.Event, call func(api.PluginService, context.Context, Q) (A, error)) func(context.Context, Q) error {
 	return func(ctx context.Context, req Q) error {
 		p := g.subscriber(e)
@@ -297,7 +298,7 @@ func (g *pluginProxy) builtin() *builtin.BuiltinPlugin {
 	}}
 }
 
-// startInMemory starts a runtime without a socket.
+// startInMemory starts a runtime that listens in the pipe network, without a socket.
 func (r *Runtime) startInMemory() error {
 	g := &pluginProxy{runtime: r}
 	name, version := r.opts.Kind.nriNameAndVersion()

@@ -28,40 +28,42 @@ import (
 // RunOptions are the options of Run.
 type RunOptions struct {
 	Out   io.Writer // receives the output for users; nil for none
-	Color bool
-	Width int // columns of the terminal; 0 means 100
+	Color bool      // whether the output has colors
+	Width int       // columns of the terminal; 0 means 100
 	Agent AgentFactory
-	// Captured replaces the scenario's node; nil for the scenario's node.
+	// Captured replaces the node that the scenario describes; nil to use the scenario's node.
 	Captured *captured.Node
 	Log      *slog.Logger
-	// Patience is how long each step waits until its wants hold; 0 means 5 s. After a step with unmet wants, later
+	// Patience is how long each step waits until its wants are met; 0 means 5 s. After a step with unmet wants, later
 	// steps wait at most 5 s.
 	Patience time.Duration
-	// AtEnd is called with the agent's status after the last step. Run returns its error.
+	// AtEnd is called with the agent's status after the last step. If it returns an error, Run returns this error.
+	// AtEnd may be nil.
 	AtEnd func(api.Node) error
-	// Configure changes the agent's configuration before it starts and at each
+	// Configure changes the agent's configuration before the agent starts and at each
 	// reconfiguration; nil for no change.
 	Configure func(*config.Config)
-	// AfterLastStep is called after the last step, while agent and runtime still run. dir is the directory of their
-	// files. It may be nil.
+	// AfterLastStep is called after the last step, while agent and runtime still run. The parameter dir is the
+	// directory of their files. AfterLastStep may be nil.
 	AfterLastStep func(ctx context.Context, dir string, c config.Config, node api.Node) error
 	// Connector connects the agent and the kubelet to the runtime. nil means that the agent runs as an NRI plugin.
 	Connector Connector
-	// Kind is the runtime whose behaviour the embedded runtime imitates. ResourcesSent is called with all resources
-	// that plugins send over NRI and clients send over the CRI. It may be nil.
-	Kind          Kind
-	ResourcesSent func(SentUpdate)
-	// Observe is called with every NRI event after its answer; it may be nil.
-	Observe func(Event)
-	// AlterStep changes a step before it is played, for an attachment that cannot do all of the step. It may be nil.
-	AlterStep func(*scenario.Step)
-	// WantAtStart returns the part of a want that must hold at a container's first instruction; nil for the whole want.
-	WantAtStart func(scenario.Want) scenario.Want
-	// KeepState keeps the agent's state files at a restart. Otherwise a restarted agent has only the containers'
-	// records.
-	KeepState bool
-	// ExtraCheck returns further unmet conditions of a step. Run waits for these conditions like for wants. It may be
+	// Kind is the runtime whose behaviour the embedded runtime imitates.
+	Kind Kind
+	// ResourcesSent is called with all resources that plugins send over NRI and clients send over the CRI. It may be
 	// nil.
+	ResourcesSent func(SentUpdate)
+	// Observe is called with every NRI event after the plugins have answered; it may be nil.
+	Observe func(Event)
+	// AlterStep changes a step before Run plays it, if an attachment cannot do everything in the step. It may be nil.
+	AlterStep func(*scenario.Step)
+	// WantAtStart returns the fields of a want that must be met at a container's first instruction; nil for all fields.
+	WantAtStart func(scenario.Want) scenario.Want
+	// KeepState keeps the agent's state files at a restart. Otherwise a restarted agent has only the records that
+	// containers carry as annotations.
+	KeepState bool
+	// ExtraCheck returns a text for each further condition of a step that is not met. Run waits for these conditions as
+	// it waits for wants. ExtraCheck may be nil.
 	ExtraCheck func(step int, r *Runtime, agent status.Source) []string
 	// InMemory connects agent, runtime and kubelet by pipes instead of sockets, so that the scenario can run in a
 	// bubble of testing/synctest.
@@ -75,7 +77,7 @@ type RunOptions struct {
 // UnmetError is the error of a scenario that was played to its end, but has unmet wants.
 type UnmetError struct {
 	Scenario string
-	Wants    []string
+	Wants    []string // a text for each unmet want
 }
 
 // Error lists the unmet wants.
@@ -97,12 +99,12 @@ type player struct {
 	agent         *runningAgent
 	kernelWritten chan struct{} // has an element after a write to a kernel file
 	view          *view
-	unmet         []string
-	wants         int
+	unmet         []string // a text for each unmet want so far
+	wants         int      // the number of wants so far
 }
 
 // Run plays a scenario with an agent in this process and prints the results. The error is an *UnmetError if the
-// scenario was played to its end and some wants did not hold.
+// scenario was played to its end and some wants were not met.
 func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 	started := time.Now()
 	p, err := newPlayer(s, o)
@@ -142,6 +144,7 @@ func Run(ctx context.Context, s *scenario.Scenario, o RunOptions) (err error) {
 	return nil
 }
 
+// newPlayer makes a player with the simulated node, the runtime and the kubelet. It starts only the kubelet.
 func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 	if o.Agent == nil {
 		return nil, errors.New("the options have no agent (RunOptions.Agent)")
@@ -198,15 +201,17 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 type nodeParts struct {
 	machine   *topology.Machine
 	host      *lifecycle.Host
-	resctrl   *kernel.Resctrl
-	cookies   *kernel.Cookies
+	resctrl   *kernel.Resctrl // nil if the node has no resctrl
+	cookies   *kernel.Cookies // nil if the kernel has no core scheduling
 	processes *kernel.Processes
-	cpuFiles  *kernel.CPUFiles
-	links     *kernel.Links // nil if the scenario does not name the host's network interfaces
+	cpuFiles  *kernel.CPUFiles // nil if the node has no cpufreq
+	links     *kernel.Links    // nil if the scenario does not name the host's network interfaces
 	kernel    *kernel.Cgroups
 	version   cgroup.Version
 }
 
+// newNodeParts makes the simulated parts of a scenario's node. The parameter from is the captured node to simulate; nil
+// if the scenario describes the node.
 func newNodeParts(s *scenario.Scenario, from *captured.Node) (p nodeParts, err error) {
 	if s.Node.Captured != "" && from == nil {
 		return p, fmt.Errorf("node.captured: the caller has not read the file %s", s.Node.Captured)
@@ -252,7 +257,8 @@ func (p *nodeParts) agentOptions() AgentOptions {
 	}
 }
 
-// hasInterface returns a function that reports whether the host has a network interface; nil if that is unknown.
+// hasInterface returns a function that reports whether the host has a network interface; nil if the scenario does not
+// name the host's interfaces.
 func (p *nodeParts) hasInterface() func(string) (has, known bool) {
 	if p.links == nil {
 		return nil
@@ -266,7 +272,7 @@ func NodeOf(s *scenario.Scenario) (AgentOptions, error) {
 	return p.agentOptions(), err
 }
 
-// newKernel makes the simulated kernel of a scenario's node. It also returns the machine m and the cgroup version.
+// newKernel makes the simulated kernel of a scenario's node. It also returns the parameter m and the cgroup version.
 func newKernel(n scenario.Node, m *topology.Machine) (*topology.Machine, *kernel.Cgroups, cgroup.Version, error) {
 	version := cgroup.V2
 	if n.Cgroup == "v1" {
@@ -308,7 +314,7 @@ func hostOf(n scenario.Node, m *topology.Machine) (*lifecycle.Host, error) {
 	return h, nil
 }
 
-// idsOf lists the CPUs of a machine.
+// idsOf lists the ids of a machine's CPUs.
 func idsOf(m *topology.Machine) []int {
 	ids := make([]int, len(m.CPUs))
 	for i, c := range m.CPUs {
@@ -317,6 +323,7 @@ func idsOf(m *topology.Machine) []int {
 	return ids
 }
 
+// close stops the agent, the runtime and the kubelet, and removes their files.
 func (p *player) close() error {
 	var err error
 	if p.agent != nil {
@@ -424,8 +431,8 @@ func (p *player) performStep(ctx context.Context, s *scenario.Step) error {
 	return err
 }
 
-// writeClaimFiles writes the CDI specifications of claims and the kubelet's checkpoint, like a DRA driver and the
-// kubelet.
+// writeClaimFiles writes the CDI specifications of claims, as a DRA driver does. It also writes the checkpoint of
+// claims, as the kubelet does.
 func (p *player) writeClaimFiles(claims []scenario.Claim) error {
 	dir := p.config.Paths.CDI[0]
 	uid := func(ref scenario.Ref) string { return p.runtime.UID(ref) }
@@ -436,11 +443,11 @@ func (p *player) writeClaimFiles(claims []scenario.Claim) error {
 	return errors.Join(append(failed, os.WriteFile(p.config.Paths.DRACheckpoint, scenario.ClaimCheckpoint(claims, uid), 0o600))...)
 }
 
-// configureKubelet makes the simulated kubelet the agent's source of pod specs, and of grants if the scenario has
-// grants or claims.
+// configureKubelet makes the simulated kubelet the agent's source of pod specs. If the scenario has grants or claims,
+// the simulated kubelet also becomes the agent's source of grants.
 func (p *player) configureKubelet(c *config.Config) {
 	c.PodSpec.Kubelet.URL = p.kubelet.url
-	if p.scenario.HasGrants() || p.scenario.HasClaims() {
+	if p.scenario.HasGrants() || p.scenario.HasCPUClaims() {
 		c.PodSpec.Kubelet.PodResourcesSocket = p.kubelet.socket
 	}
 }

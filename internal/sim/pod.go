@@ -22,7 +22,7 @@ type sandbox struct {
 	id        string
 	number    int // the position in the order in which all pods and containers were created
 	pod       scenario.Pod
-	resources scenario.Resources // of the pod's cgroup
+	resources scenario.Resources // the resources of the pod's cgroup at its creation
 	dir       string             // the directory of the pod's cgroup
 	stopped   bool
 }
@@ -43,7 +43,8 @@ func (r *Runtime) UID(ref scenario.Ref) string {
 }
 
 // SumResources returns the resources that the kubelet sets on a pod's cgroup. They are the sum of the containers'
-// shares, and the sum of their limits if each container has one. A BestEffort pod has 2 shares and no limits.
+// shares, and the sum of the containers' limits if each container has a limit. A BestEffort pod has 2 shares and no
+// limits.
 func SumResources(qos string, containers []scenario.Container) scenario.Resources {
 	two := uint64(2)
 	if qos == "BestEffort" {
@@ -75,14 +76,15 @@ func SumResources(qos string, containers []scenario.Container) scenario.Resource
 	return sum
 }
 
-// RunPodSandbox makes the pod's cgroup with the given resources, which a kubelet would do, and runs the sandbox.
-func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup scenario.Resources) error {
+// RunPodSandbox makes the pod's cgroup with the given resources and runs the sandbox. On a real node, the kubelet makes
+// the cgroup.
+func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, resources scenario.Resources) error {
 	nri, end, err := r.beginOperation()
 	if err != nil {
 		return err
 	}
 	defer end()
-	p := &sandbox{ref: scenario.PodRef(pod.Namespace, pod.Name), pod: pod, resources: cgroup}
+	p := &sandbox{ref: scenario.PodRef(pod.Namespace, pod.Name), pod: pod, resources: resources}
 	if r.pods[p.ref] != nil {
 		return fmt.Errorf("run pod %s: it already exists", p.ref)
 	}
@@ -96,7 +98,7 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup sc
 	if err := r.opts.Kernel.MkdirRunc(p.dir); err != nil {
 		return fmt.Errorf("run pod %s: %w", p.ref, err)
 	}
-	err = r.applyWrites(p.dir, r.podWrites(cgroup))
+	err = r.applyWrites(p.dir, r.podWrites(resources))
 	if err == nil {
 		err = nri.RunPodSandbox(ctx, &adaptation.RunPodSandboxRequest{Pod: p.nri(r)})
 		r.observe(Event{Kind: "RunPodSandbox", Ref: p.ref, Err: err})
@@ -111,7 +113,8 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, pod scenario.Pod, cgroup sc
 	return nil
 }
 
-// SetPodCgroup sets the resources of a pod's cgroup. The kubelet does that without the runtime when it resizes a pod.
+// SetPodCgroup sets the resources of a pod's cgroup. When a real kubelet resizes a pod, it writes to the pod's cgroup
+// itself, without the runtime.
 func (r *Runtime) SetPodCgroup(ref scenario.Ref, resources scenario.Resources) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +128,7 @@ func (r *Runtime) SetPodCgroup(ref scenario.Ref, resources scenario.Resources) e
 	return nil
 }
 
-// notifyRefusedPod notifies plugins of the end of a sandbox that one of them refused.
+// notifyRefusedPod notifies all plugins of the end of a sandbox that one plugin refused.
 func (r *Runtime) notifyRefusedPod(ctx context.Context, nri *adaptation.Adaptation, p *sandbox) {
 	err := errors.Join(
 		nri.StopPodSandbox(ctx, &adaptation.StopPodSandboxRequest{Pod: p.nri(r)}),
@@ -149,6 +152,7 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, ref scenario.Ref) error {
 	return r.stopPod(ctx, nri, p)
 }
 
+// stopPod stops a pod's containers and then the pod. The caller has begun an operation.
 func (r *Runtime) stopPod(ctx context.Context, nri *adaptation.Adaptation, p *sandbox) error {
 	var errs []error
 	for _, c := range r.sortedContainers() {
@@ -168,8 +172,8 @@ func (r *Runtime) stopPod(ctx context.Context, nri *adaptation.Adaptation, p *sa
 	return errors.Join(errs...)
 }
 
-// RemovePodSandbox stops and removes the pod and its containers. It also removes the pod's cgroup, which a kubelet
-// would do.
+// RemovePodSandbox stops and removes the pod and its containers. It also removes the pod's cgroup; on a real node, the
+// kubelet removes the cgroup.
 func (r *Runtime) RemovePodSandbox(ctx context.Context, ref scenario.Ref) error {
 	nri, end, err := r.beginOperation()
 	if err != nil {
@@ -193,7 +197,8 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, ref scenario.Ref) error 
 	return errors.Join(append(errs, r.opts.Kernel.Rmdir(p.dir))...)
 }
 
-// logPluginError logs the error of a plugin for an event. Like containerd, the runtime does not return this error.
+// logPluginError logs the error that a plugin returned for an event. Like containerd, the runtime only logs this error
+// and continues.
 func (r *Runtime) logPluginError(ctx context.Context, event string, err error) {
 	if err != nil {
 		r.opts.Log.WarnContext(ctx, "a plugin failed to handle an event", "event", event, "err", err)
@@ -217,10 +222,10 @@ type Sandbox struct {
 	ID        string
 	Pod       scenario.Pod
 	Resources scenario.Resources
-	Dir       string // directory of its cgroup
+	Dir       string // the directory of the pod's cgroup
 	Stopped   bool
-	PID       uint32
-	Number    int // the position in the order in which all pods and containers were created
+	PID       uint32 // an invented process id
+	Number    int    // the position in the order in which all pods and containers were created
 }
 
 // Sandboxes returns all pods, oldest first.
@@ -248,11 +253,12 @@ func (r *Runtime) PodState(ref scenario.Ref) (effective.State, error) {
 	return effective.ReadCgroup(r.opts.Kernel, r.isV2(), p.dir)
 }
 
+// sortedPods returns all pods, oldest first.
 func (r *Runtime) sortedPods() []*sandbox {
 	return slices.SortedFunc(maps.Values(r.pods), func(a, b *sandbox) int { return a.number - b.number })
 }
 
-// nri returns the pod as NRI reports it. CgroupParent is the whole path with either cgroup driver.
+// nri returns the pod as NRI reports it. With both cgroup drivers, CgroupParent is the whole path of the pod's cgroup.
 func (p *sandbox) nri(r *Runtime) *api.PodSandbox {
 	res := toNRI(p.resources)
 	return &api.PodSandbox{

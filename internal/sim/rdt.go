@@ -12,15 +12,15 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// rdtGroup returns the resctrl group of all threads of a cgroup: "" for the root group, "several" for different groups.
-// The name of a monitoring group follows after a slash.
+// rdtGroup returns the name of the resctrl group in which all threads of a cgroup are. It is "" for the root group, and
+// "several" if the threads are in different groups. The name of a monitoring group follows after a slash.
 func (r *Runtime) rdtGroup(dir string) string {
 	if r.opts.Resctrl == nil {
 		return ""
 	}
 	group := ""
 	for i, thread := range r.threads(dir) {
-		at := strings.TrimPrefix(r.opts.Resctrl.Group(thread), ".")
+		at := strings.TrimPrefix(r.opts.Resctrl.ControlGroupOf(thread), ".")
 		if m := r.opts.Resctrl.MonitoringGroupOf(thread); m != "" {
 			at += "/" + path.Base(m)
 		}
@@ -54,31 +54,31 @@ func (r *Runtime) threads(dir string) []int {
 func (r *Runtime) cookie(dir string) uint64 {
 	for _, id := range r.threads(dir) {
 		if r.opts.Cookies != nil {
-			c, _ := r.opts.Cookies.Cookie(id) // the error is for a thread that has ended, which is not in the cgroup
+			c, _ := r.opts.Cookies.Cookie(id) // it fails only for threads that have ended, and these left the cgroup
 			return c
 		}
 	}
 	return 0
 }
 
-// processAttributes returns the attributes of a container's processes: those in spec, and those that the agent set
-// later, which have priority.
-func (r *Runtime) processAttributes(dir string, spec map[string]string) map[string]string {
+// processAttributes returns the attributes of a container's processes, by name. An attribute that the agent set later
+// replaces the attribute of the OCI spec.
+func (r *Runtime) processAttributes(dir string, fromSpec map[string]string) map[string]string {
 	for _, id := range r.threads(dir) {
 		if r.opts.Processes == nil {
 			break
 		}
 		for setting, text := range r.opts.Processes.TextsOf(id) {
-			if spec == nil {
-				spec = map[string]string{}
+			if fromSpec == nil {
+				fromSpec = map[string]string{}
 			}
-			spec[setting] = text
+			fromSpec[setting] = text
 		}
 	}
-	return spec
+	return fromSpec
 }
 
-// kernelCookies returns the node's core scheduling for the agent; nil if the kernel does not support it.
+// kernelCookies returns the core scheduling of the node's kernel for the agent; nil if the kernel has none.
 func (p *nodeParts) kernelCookies() coresched.Kernel {
 	if p.cookies == nil {
 		return nil // an interface with a nil pointer would not be nil
@@ -94,7 +94,8 @@ func (p *nodeParts) resctrlFiles() resctrl.FS {
 	return p.resctrl
 }
 
-// compareRDT compares the resctrl fields of a want with the container's resctrl group and the list of groups.
+// compareRDT compares the wanted schemata with the schemata of the container's resctrl group. It also checks that
+// groups which the want forbids do not exist.
 func (p *player) compareRDT(want scenario.Want, got effective.State, note func(string, ...any)) {
 	files := p.resctrl
 	if files == nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// relay listens at the public NRI socket and forwards connections to the adaptation's inner socket. When the relay
-// closes, it closes the plugins' connections, as the end of a runtime process does. The adaptation does not close these
-// connections when it stops.
+// relay listens at the public NRI socket and forwards connections to the inner socket of the adaptation, NRI's server.
+// When the relay closes, it closes the plugins' connections, as they close when a runtime process ends. The adaptation
+// itself does not close these connections when it stops.
 type relay struct {
 	listener    net.Listener
 	innerSocket string
 
-	mu         sync.Mutex
-	conns      map[net.Conn]bool
+	mu         sync.Mutex        // guards conns and closed
+	conns      map[net.Conn]bool // the open connections to plugins and to the inner socket
 	closed     bool
 	goroutines sync.WaitGroup
 }
@@ -46,7 +46,7 @@ func listen(path, inner string) (*relay, error) {
 	return r, nil
 }
 
-// removeSocket removes the socket of a runtime that has ended. It returns an error for a file that is not a socket.
+// removeSocket removes the socket that an ended runtime has left. It returns an error for a file that is not a socket.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -61,6 +61,7 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
+// accept connects each plugin to the inner socket, until the listener is closed.
 func (r *relay) accept() {
 	for {
 		out, err := r.listener.Accept()
@@ -80,6 +81,7 @@ func (r *relay) accept() {
 	}
 }
 
+// addConns adds open connections. If the relay is closed, it closes the connections and returns false.
 func (r *relay) addConns(conns ...net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,8 +95,9 @@ func (r *relay) addConns(conns ...net.Conn) bool {
 	return !r.closed
 }
 
+// copyConn copies data from one connection to another. If one connection is closed, it closes both.
 func (r *relay) copyConn(to, from net.Conn) {
-	// When one side closes the connection, both sides are closed. The error does not matter.
+	// The error does not matter, because both connections end after it.
 	_, _ = io.Copy(to, from)
 	r.mu.Lock()
 	defer r.mu.Unlock()

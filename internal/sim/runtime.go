@@ -34,8 +34,8 @@ type Options struct {
 	Machine   *topology.Machine
 	Kernel    *kernel.Cgroups
 	Version   cgroup.Version
-	Resctrl   *kernel.Resctrl   // nil if the machine has none
-	Cookies   *kernel.Cookies   // nil if the kernel has none
+	Resctrl   *kernel.Resctrl   // nil if the machine has no resctrl
+	Cookies   *kernel.Cookies   // core scheduling; nil if the kernel has no core scheduling
 	Processes *kernel.Processes // nil if no agent sets attributes of processes
 	Links     *kernel.Links     // nil if the host's network interfaces are unknown
 	Host      *lifecycle.Host   // has the device nodes that containers can request; nil for none
@@ -50,8 +50,8 @@ type Options struct {
 	Log            *slog.Logger
 	Kind           Kind   // the runtime whose behaviour the embedded runtime imitates
 	Seed           string // the ids of pods and containers are hashes of the seed, and of their names and numbers
-	// Observe is called with every NRI event after its answer, while the runtime waits. It must not call the runtime.
-	// It may be nil.
+	// Observe is called with every NRI event after the plugins have answered, while the runtime waits. It must not call
+	// the runtime. It may be nil.
 	Observe func(Event)
 	// ResourcesSent is called with all resources that plugins send over NRI and clients send over the CRI. It may be
 	// nil.
@@ -62,31 +62,31 @@ type Options struct {
 
 // Event is one NRI event with the answer of the plugins.
 type Event struct {
-	Kind    string // the name of the event in NRI
-	Ref     scenario.Ref
+	Kind    string       // the name of the event in NRI
+	Ref     scenario.Ref // the pod or container of the event
 	Adjust  *api.ContainerAdjustment
 	Updates []Change
-	Err     error
+	Err     error // the event failed in a plugin or in the runtime
 }
 
-// Change is an update of one container: an update by a plugin, or the kubelet's update as plugins changed it.
+// Change is an update of one container. It is an update by a plugin, or the kubelet's update after plugins changed it.
 type Change struct {
 	Ref       scenario.Ref
 	Resources *api.LinuxResources
-	Err       error
+	Err       error // the runtime could not apply the update
 }
 
 // Runtime is the embedded runtime. Its methods are safe for concurrent use. Like containerd, it does one operation at a
-// time. So a plugin that sends an unsolicited update while it handles an event causes a deadlock.
+// time. So a plugin must not send an unsolicited update while it handles an event: the update would wait forever.
 type Runtime struct {
 	opts Options
 
-	// serverMutex is held for reading by every operation, and for writing while the NRI server starts or stops. Locks are
-	// taken in this order: serverMutex, the adaptation's BlockPluginSync, mu, the adaptation's internal locks.
+	// serverMutex is held for reading by every operation, and for writing while the NRI server starts or stops. Locks
+	// are taken in this order: serverMutex, the adaptation's BlockPluginSync, mu, the adaptation's internal locks.
 	serverMutex sync.RWMutex
-	nri         *adaptation.Adaptation // nil while stopped
-	relay       *relay
-	innerDir    string // the directory of the adaptation's own socket, behind the relay
+	nri         *adaptation.Adaptation // NRI's server; nil while the runtime is stopped
+	relay       *relay                 // listens at Options.Socket; nil in a pipe network
+	innerDir    string                 // the directory of the socket to which the relay forwards connections
 
 	starting atomic.Bool // the NRI server starts, so no plugin is connected yet
 
@@ -95,13 +95,14 @@ type Runtime struct {
 	mu             sync.Mutex
 	pods           map[scenario.Ref]*sandbox
 	containers     map[scenario.Ref]*container
-	createdObjects int // the number of pods and containers created so far, which is used as creation time
+	createdObjects int // the number of pods and containers created so far; creation times are made from it
 }
 
 // errNotRunning is the error of an operation while the runtime is stopped.
 var errNotRunning = errors.New("the embedded runtime is not running")
 
-// NewRuntime makes a runtime, and the cgroups of QoS classes that a kubelet makes. The runtime listens after Start.
+// NewRuntime makes a runtime. It also makes the cgroups of the QoS classes, which a kubelet makes on a real node. The
+// runtime listens after Start.
 func NewRuntime(o Options) (*Runtime, error) {
 	switch {
 	case o.Machine == nil || o.Kernel == nil:
@@ -135,6 +136,7 @@ func (r *Runtime) Start(_ context.Context) error {
 	return r.startLocked()
 }
 
+// startLocked opens the NRI socket. The caller holds serverMutex.
 func (r *Runtime) startLocked() error {
 	if r.opts.pipes != nil {
 		return r.startInMemory()
@@ -173,6 +175,7 @@ func (r *Runtime) Stop() {
 	r.stopLocked()
 }
 
+// stopLocked closes the NRI socket and every plugin's connection. The caller holds serverMutex.
 func (r *Runtime) stopLocked() {
 	if r.nri == nil {
 		return
@@ -200,8 +203,8 @@ func (r *Runtime) Restart(_ context.Context) error {
 	return r.startLocked()
 }
 
-// beginOperation starts an operation and takes its locks. The returned function ends the operation. Plugins are not
-// synchronised during an operation, so that they miss no change.
+// beginOperation begins an operation and takes the locks for it. The returned function ends the operation. During an
+// operation no plugin is synchronised, so that no plugin misses a change.
 func (r *Runtime) beginOperation() (*adaptation.Adaptation, func(), error) {
 	r.serverMutex.RLock()
 	if r.nri == nil {
@@ -223,16 +226,16 @@ func (r *Runtime) observe(e Event) {
 	}
 }
 
-// synchronize sends all pods and containers to a plugin and applies its updates. The adaptation calls it while no
-// operation runs.
-func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
+// synchronize sends all pods and containers to a plugin and applies the updates in the plugin's answer. The adaptation
+// calls it while no operation runs.
+func (r *Runtime) synchronize(ctx context.Context, syncPlugin adaptation.SyncCB) error {
 	if r.starting.Load() {
-		return nil // at its start the library synchronises plugins that it launched itself, and there are none
+		return nil // the NRI library calls synchronize at its start for the plugins that it has launched, and it has none
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pods, containers := r.listedLocked()
-	updates, err := tell(ctx, pods, containers)
+	updates, err := syncPlugin(ctx, pods, containers)
 	if err != nil {
 		r.observe(Event{Kind: "Synchronize", Err: err})
 		return err
@@ -250,6 +253,7 @@ func (r *Runtime) ListForSynchronize() ([]*api.PodSandbox, []*api.Container) {
 	return r.listedLocked()
 }
 
+// listedLocked returns the pods, and the containers that are not stopped. The caller holds mu.
 func (r *Runtime) listedLocked() (pods []*api.PodSandbox, containers []*api.Container) {
 	for _, p := range r.sortedPods() {
 		pods = append(pods, p.nri(r))

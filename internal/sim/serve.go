@@ -33,8 +33,8 @@ type ServeOptions struct {
 	Color  bool
 	Width  int
 	Socket string // the path of the socket to which plugins connect
-	// Scenario is played each time a plugin connects, without its configuration, restarts and wants. nil means the
-	// embedded serve.yaml.
+	// Scenario is played each time a plugin connects. The scenario's configuration, restarts and wants have no effect.
+	// nil means the embedded serve.yaml.
 	Scenario *scenario.Scenario
 	// Captured is the node of a scenario with node.captured; nil for other scenarios.
 	Captured *captured.Node
@@ -70,7 +70,7 @@ func Serve(ctx context.Context, o ServeOptions) (err error) {
 			}
 			select {
 			case connected <- struct{}{}:
-			default: // the scenario will be played anyway, for both plugins
+			default: // another plugin has just connected, and the scenario is played once for both plugins
 			}
 		},
 	})
@@ -107,7 +107,7 @@ func (v *view) playForPlugin(ctx context.Context, r *Runtime, s *scenario.Scenar
 	for i := range s.Steps {
 		step := &s.Steps[i]
 		if step.Restart != "" || len(step.Reconfigure) > 0 {
-			continue // these steps need Trimtab's agent
+			continue // such a step needs Trimtab's agent
 		}
 		v.printf("\n%s %s", v.ink.Paint(term.BoldBlue, fmt.Sprintf("%2d", i+1)), v.ink.Paint(term.Bold, step.Name))
 		if err := actOn(ctx, r, step); err != nil {
@@ -119,19 +119,19 @@ func (v *view) playForPlugin(ctx context.Context, r *Runtime, s *scenario.Scenar
 		v.printf("")
 		v.printState(plainRows(r), cpumap.NewTiles(poolOf(r), r.usedCPUs()))
 	}
-	v.printf("\nplayed; waiting for the next plugin")
+	v.printf("\nthe scenario was played; waiting for the next plugin")
 	return nil
 }
 
-// plainRows returns the rows of all containers for a plugin, which does not explain its decisions.
+// plainRows returns the table rows of all containers. The rows have no reasons, because a plugin explains no decisions.
 func plainRows(r *Runtime) []tableRow {
 	var rows []tableRow
 	for _, c := range r.Containers() {
 		if now, err := r.State(c.Ref); err == nil {
-			asked := c.Asked.Resources
+			requested := c.Request.Resources
 			row := tableRow{cells: containerCells(c, now, now, true)}
-			if asked.CPUs != "" && !sameList(asked.CPUs, now.CPUs) {
-				row.remarks = []string{"requested CPUs " + asked.CPUs}
+			if requested.CPUs != "" && !sameList(requested.CPUs, now.CPUs) {
+				row.remarks = []string{"requested CPUs " + requested.CPUs}
 			}
 			row.remarks = append(row.remarks, extraLines(now)...)
 			rows = append(rows, row)
@@ -189,7 +189,7 @@ func knownCDIDevices(s *scenario.Scenario) func(string) bool {
 	return func(name string) bool { return slices.Contains(names, name) }
 }
 
-// poolOf returns all CPUs as one shared pool, because the runtime has no pools.
+// poolOf returns all CPUs as one shared pool, because the embedded runtime itself has no pools.
 func poolOf(r *Runtime) api.NodeCPUs {
 	all := r.opts.Machine.Format(r.opts.Machine.Online())
 	c := api.NodeCPUs{Online: all, Shared: all}
@@ -220,25 +220,25 @@ func (v *view) printEvent(e Event) {
 	}
 }
 
-// printAnswer prints all fields of a plugin's answer.
-func (v *view) printAnswer(what string, m proto.Message) {
+// printAnswer prints all fields of a plugin's answer, each with the label before it.
+func (v *view) printAnswer(label string, m proto.Message) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
-		v.printf("      %s: %v", what, err)
+		v.printf("      %s: %v", label, err)
 		return
 	}
 	var tree any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &tree); err != nil {
-		v.printf("      %s: %v", what, err)
+		v.printf("      %s: %v", label, err)
 		return
 	}
 	for _, l := range flattenJSON("", tree) {
-		v.printf("      %s %s", v.ink.Paint(term.Dim, what), l)
+		v.printf("      %s %s", v.ink.Paint(term.Dim, label), l)
 	}
 }
 
-// flattenJSON converts a JSON value to lines "path = value". NRI encodes optional values as {"value": x}, and key-value
-// pairs as {"key": k, "value": v}.
+// flattenJSON converts a JSON value to lines "path = value". It writes {"value": x} as x, and {"key": k, "value": v} as
+// "path k = v", because NRI encodes optional values and key-value pairs in these forms.
 func flattenJSON(path string, node any) []string {
 	switch n := node.(type) {
 	case map[string]any:

@@ -27,12 +27,13 @@ func toOCI(r scenario.Resources) *specs.LinuxResources {
 	return res
 }
 
+// toNRI converts requested resources to NRI resources.
 func toNRI(r scenario.Resources) *api.LinuxResources {
 	return api.FromOCILinuxResources(toOCI(r), nil)
 }
 
-// newSpec makes the OCI spec that containerd would make for the request. It has the annotations, mounts and namespaces
-// of every container, so that plugins see a realistic container.
+// newSpec makes the OCI spec that containerd makes for a container's request. The spec also has the annotations, mounts
+// and namespaces that containerd adds to every container, so that plugins see a realistic container.
 func newSpec(c *container, cgroupsPath string) *specs.Spec {
 	s := &specs.Spec{
 		Version:  specs.Version,
@@ -77,15 +78,15 @@ func newSpec(c *container, cgroupsPath string) *specs.Spec {
 func (q *Request) addToSpec(s *specs.Spec, host *lifecycle.Host) error {
 	s.Mounts = append(s.Mounts, q.Mounts...)
 	for _, name := range q.Devices {
-		name, inside, another := strings.Cut(name, ":") // HOST or HOST:CONTAINER
+		name, inContainer, hasBoth := strings.Cut(name, ":") // HOST or HOST:CONTAINER
 		if host == nil || host.Devices[name].Path == "" {
 			return fmt.Errorf("lstat %s: no such file or directory", name)
 		}
 		n := host.Devices[name]
-		if !another {
-			inside = name
+		if !hasBoth {
+			inContainer = name
 		}
-		d := specs.LinuxDevice{Path: inside, Type: n.Type, Major: n.Major, Minor: n.Minor}
+		d := specs.LinuxDevice{Path: inContainer, Type: n.Type, Major: n.Major, Minor: n.Minor}
 		s.Linux.Devices = append(s.Linux.Devices, d)
 		s.Linux.Resources.Devices = append(s.Linux.Resources.Devices,
 			specs.LinuxDeviceCgroup{Allow: true, Type: d.Type, Major: &d.Major, Minor: &d.Minor, Access: "rwm"})
@@ -95,8 +96,8 @@ func (q *Request) addToSpec(s *specs.Spec, host *lifecycle.Host) error {
 	return nil
 }
 
-// nri returns the container as NRI reports it. The message has the annotations of the spec, so that plugins get the
-// record that they have added at the creation.
+// nri returns the container as NRI reports it. The annotations are those of the stored spec, so that plugins get back
+// the annotations that they added at the creation, such as the agent's record.
 func (c *container) nri() *api.Container {
 	n := &api.Container{
 		Id: c.id, PodSandboxId: c.pod.id, Name: c.request.Name, State: c.state,

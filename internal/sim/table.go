@@ -25,7 +25,7 @@ type column struct {
 	maxWidth int
 }
 
-// layOutTable lays out rows under headings. It leaves out empty columns and wraps fields that are too long.
+// layOutTable lays out rows under the headings of their columns. It leaves out empty columns and wraps long fields.
 func layOutTable(columns []column, rows []tableRow, width int, c term.Ink) term.Block {
 	widths := columnWidths(columns, rows, c)
 	out := term.Block{Width: width}
@@ -60,6 +60,7 @@ func remarkColor(text string) string {
 	return term.Dim
 }
 
+// columnWidths returns the width of each column; 0 for a column that is empty in all rows.
 func columnWidths(columns []column, rows []tableRow, c term.Ink) []int {
 	widths := make([]int, len(columns))
 	for i, col := range columns {
@@ -83,6 +84,7 @@ func markWidth(f cell, c term.Ink) int {
 	return 0
 }
 
+// layOutRow returns the lines of a row. The row has several lines if a field is longer than its column is wide.
 func layOutRow(fields []cell, widths []int, c term.Ink) []string {
 	wrapped := make([][]string, len(fields))
 	height := 1

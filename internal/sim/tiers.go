@@ -38,15 +38,15 @@ func (r *Runtime) useMemory(s *scenario.Step) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, run := range s.Run {
-		for _, asked := range run.Containers {
-			c := r.containers[scenario.PodRef(run.Pod.Namespace, run.Pod.Name).In(asked.Name)]
-			for node, bytes := range asked.Uses {
+		for _, request := range run.Containers {
+			c := r.containers[scenario.PodRef(run.Pod.Namespace, run.Pod.Name).In(request.Name)]
+			for node, bytes := range request.Uses {
 				id, err := strconv.Atoi(node)
 				if err == nil && c != nil {
 					err = r.opts.Kernel.SetNodeMemory(c.dir, id, kernel.NodeMemory{Anonymous: bytes})
 				}
 				if err != nil {
-					return fmt.Errorf("container %s: uses: memory node %s: %w", asked.Name, node, err)
+					return fmt.Errorf("container %s: uses: memory node %s: %w", request.Name, node, err)
 				}
 			}
 		}
@@ -54,8 +54,8 @@ func (r *Runtime) useMemory(s *scenario.Step) error {
 	return nil
 }
 
-// compareNodeMemory compares a container's anonymous memory on memory nodes with a want. It does not compare them on
-// cgroup v1, where no memory moves. It also notes memory that the kernel dropped or swapped.
+// compareNodeMemory compares a container's anonymous memory on each memory node with a want. It compares nothing on
+// cgroup v1, because the agent cannot move memory there. It also notes memory that the kernel dropped or swapped.
 func (p *player) compareNodeMemory(ref scenario.Ref, want scenario.Want, note func(string, ...any)) {
 	if want.OnNodes == nil {
 		return

@@ -15,12 +15,12 @@ import (
 )
 
 // UpdateContainer handles the kubelet's UpdateContainerResources with the resources of a scenario.
-func (r *Runtime) UpdateContainer(ctx context.Context, ref scenario.Ref, asked scenario.Resources) error {
-	return r.Update(ctx, ref, toNRI(asked))
+func (r *Runtime) UpdateContainer(ctx context.Context, ref scenario.Ref, requested scenario.Resources) error {
+	return r.Update(ctx, ref, toNRI(requested))
 }
 
 // Update handles the kubelet's UpdateContainerResources. Like containerd, it replaces the request by the plugins'
-// answer, updates the stored spec, and writes all stored resources to the kernel.
+// answer, and merges the result into the stored spec. It writes all resources of the stored spec to the kernel.
 func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.LinuxResources) error {
 	nri, end, err := r.beginOperation()
 	if err != nil {
@@ -63,8 +63,8 @@ func (r *Runtime) Update(ctx context.Context, ref scenario.Ref, request *api.Lin
 	return nil
 }
 
-// applyUpdates applies the updates of a plugin. Like containerd, it ignores unknown containers. failed has the failed
-// updates, except those with IgnoreFailure.
+// applyUpdates applies the updates of a plugin. Like containerd, it ignores unknown containers. The result failed has
+// the failed updates, except those with IgnoreFailure.
 func (r *Runtime) applyUpdates(updates []*api.ContainerUpdate) (done []Change, failed []*api.ContainerUpdate) {
 	for _, u := range updates {
 		if u == nil {
@@ -99,8 +99,8 @@ func (r *Runtime) byID(id string) *container {
 	return nil
 }
 
-// updateStored applies resources to the cgroup of a running container and to the stored spec. If the kernel refuses
-// them, the spec does not change.
+// updateStored merges resources into the stored spec of a container. If the container runs, it first writes them to the
+// container's cgroup. If the kernel refuses a write, the spec does not change.
 func (r *Runtime) updateStored(c *container, res *api.LinuxResources) error {
 	if c.state == api.ContainerState_CONTAINER_STOPPED {
 		return nil
@@ -115,8 +115,9 @@ func (r *Runtime) updateStored(c *container, res *api.LinuxResources) error {
 	return nil
 }
 
-// mergeResources returns old with the changes of res that containerd applies. containerd converts NRI resources to
-// those of the CRI. In the CRI's resources 0 means unset, and there are no reservation, swap, pids and classes.
+// mergeResources returns a copy of old with the values of res that containerd applies. containerd converts NRI
+// resources to CRI resources. In CRI resources, 0 means unset, and fields for reservation, swap, pids and classes do
+// not exist.
 func mergeResources(old *specs.LinuxResources, res *api.LinuxResources) *specs.LinuxResources {
 	n := *old
 	n.CPU, n.Memory = &specs.LinuxCPU{}, &specs.LinuxMemory{}
@@ -139,7 +140,7 @@ func mergeResources(old *specs.LinuxResources, res *api.LinuxResources) *specs.L
 		}
 	}
 	setNonZero(&n.Memory.Limit, res.GetMemory().GetLimit().GetValue())
-	// Huge page limits are added to the existing ones.
+	// containerd appends huge page limits to the stored ones, and does not replace a limit of the same page size.
 	n.HugepageLimits = slices.Clone(old.HugepageLimits)
 	for _, h := range res.GetHugepageLimits() {
 		n.HugepageLimits = append(n.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: h.GetPageSize(), Limit: h.GetLimit()})
@@ -153,6 +154,7 @@ func mergeResources(old *specs.LinuxResources, res *api.LinuxResources) *specs.L
 	return &n
 }
 
+// setNonZero sets a value, if v is not 0.
 func setNonZero[T comparable](into **T, v T) {
 	var zero T
 	if v != zero {

@@ -25,7 +25,7 @@ type view struct {
 	out   io.Writer
 	ink   term.Ink
 	width int
-	// problems has the problems of all steps. Each key is a container and a remark.
+	// problems has the different problems of all steps so far. Each key is a container's name followed by the remark.
 	problems map[string]bool
 }
 
@@ -65,8 +65,8 @@ type stepResult struct {
 	step          *scenario.Step
 	containerRows []tableRow
 	cpuTiles      cpumap.Tiles
-	err           error    // the request was rejected
-	unmet         []string // unmet wants
+	err           error    // the error with which the step's action was rejected; nil if it was not
+	unmet         []string // a text for each unmet want
 	wants         int      // the number of wants
 }
 
@@ -127,8 +127,8 @@ var columns = []column{
 	{"container", 32}, {"class", 10}, {"CPUs", 24}, {"shares", 7}, {"weight", 7}, {"quota", 8}, {"memory", 9}, {"env added", 34},
 }
 
-// containerRows returns the table rows of all containers. It highlights and explains the fields that differ from the
-// snapshot before.
+// containerRows returns the table rows of all containers. It highlights the fields that differ from the earlier
+// snapshot, and adds the reasons of containers with such fields.
 func (p *player) containerRows(before snapshot) []tableRow {
 	var rows []tableRow
 	for _, c := range p.runtime.Containers() {
@@ -137,11 +137,11 @@ func (p *player) containerRows(before snapshot) []tableRow {
 			continue
 		}
 		explained := p.explainContainer(c.Ref)
-		was, old := before[c.Ref]
-		r := tableRow{cells: containerCells(c, now, was, old)}
+		earlier, known := before[c.Ref]
+		r := tableRow{cells: containerCells(c, now, earlier, known)}
 		r.cells[1].text = explained.Class
-		moved := !old || slices.ContainsFunc(r.cells, func(f cell) bool { return f.changed })
-		if moved && c.State != "stopped" {
+		changed := !known || slices.ContainsFunc(r.cells, func(f cell) bool { return f.changed })
+		if changed && c.State != "stopped" {
 			r.remarks = reasonLines(explained)
 		}
 		for _, q := range explained.Problems {
@@ -152,9 +152,9 @@ func (p *player) containerRows(before snapshot) []tableRow {
 	return rows
 }
 
-// containerCells returns a container's cells in the order of columns. It highlights the values that differ from was. If
-// old is false, it does not use was, and highlights nothing.
-func containerCells(c ContainerInfo, now, was effective.State, old bool) []cell {
+// containerCells returns a container's cells in the order of columns. It highlights the values that differ from the
+// earlier state. If known is false, there is no earlier state, and it highlights nothing.
+func containerCells(c ContainerInfo, now, earlier effective.State, known bool) []cell {
 	cells := make([]cell, len(columns))
 	cells[0].text = string(c.Ref)
 	if c.State != "running" {
@@ -163,28 +163,29 @@ func containerCells(c ContainerInfo, now, was effective.State, old bool) []cell 
 	if c.State == "stopped" {
 		return cells
 	}
-	changed := func(text string, same bool) cell { return cell{text, old && !same} }
-	cells[2] = changed(now.CPUs, now.CPUs == was.CPUs)
+	newCell := func(text string, same bool) cell { return cell{text, known && !same} }
+	cells[2] = newCell(now.CPUs, now.CPUs == earlier.CPUs)
 	shares := 3
 	if now.V2 {
 		shares = 4
 	}
-	cells[shares] = changed(strconv.FormatUint(now.Shares, 10), now.Shares == was.Shares)
-	cells[5] = changed(formatQuota(now), now.Quota == was.Quota && now.Period == was.Period)
-	cells[6] = changed(formatMemory(now.Memory), now.Memory == was.Memory)
-	cells[7].text = strings.Join(addedEnv(now, c.Asked), "\n")
+	cells[shares] = newCell(strconv.FormatUint(now.Shares, 10), now.Shares == earlier.Shares)
+	cells[5] = newCell(formatQuota(now), now.Quota == earlier.Quota && now.Period == earlier.Period)
+	cells[6] = newCell(formatMemory(now.Memory), now.Memory == earlier.Memory)
+	cells[7].text = strings.Join(addedEnv(now, c.Request), "\n")
 	return cells
 }
 
-// addedEnv returns the environment variables that plugins added.
-func addedEnv(now effective.State, asked scenario.Container) []string {
-	had := map[string]string{"PATH": now.Env["PATH"], "HOSTNAME": now.Env["HOSTNAME"]}
-	for k, v := range asked.Env {
-		had[k] = v
+// addedEnv returns the environment variables that plugins added to the requested variables.
+func addedEnv(now effective.State, request scenario.Container) []string {
+	withoutPlugins := map[string]string{"PATH": now.Env["PATH"], "HOSTNAME": now.Env["HOSTNAME"]}
+	for k, v := range request.Env {
+		withoutPlugins[k] = v
 	}
-	return now.AddedEnv(had)
+	return now.AddedEnv(withoutPlugins)
 }
 
+// explainContainer returns the agent's report about a container; empty if the agent does not know the container.
 func (p *player) explainContainer(ref scenario.Ref) api.Container {
 	namespace, pod, name := ref.Names()
 	found, ok := p.agent.agent.Source().Explain(namespace, pod, name)
@@ -199,8 +200,9 @@ func (p *player) cpuTiles() cpumap.Tiles {
 	return cpumap.NewTiles(p.agent.agent.Source().Status().CPUs, p.runtime.usedCPUs())
 }
 
-// reasonLines returns the problems and reasons of a container's values: one line for each value that is not applied,
-// and one for each source of values, such as an annotation. Without a source, it adds the reason of the CPU group.
+// reasonLines returns the problems and reasons of a container's values. It returns a line for each value that is not
+// applied, and a line for each source of values, such as an annotation. If no value has a reason, it adds a line with
+// the reason for the container's CPU group.
 func reasonLines(c api.Container) []string {
 	var lines []string
 	var sources []string

@@ -1,4 +1,4 @@
-// Package sleep waits for a time, or until a context ends.
+// Package sleep waits for a duration. A context or a channel can end the wait earlier.
 package sleep
 
 import (
@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// For waits for d. It returns false if ctx ended before that.
+// For waits for the duration d. It returns false if ctx has ended.
 func For(ctx context.Context, d time.Duration) bool {
 	UntilWoken(ctx, d, nil)
 	return ctx.Err() == nil
 }
 
-// UntilWoken waits until d has passed, ctx ends, or the channel woken has a value or is closed. It returns true only in
-// the last case. woken may be nil.
+// UntilWoken waits until d has passed, ctx ends, or the channel woken has a value or is closed. It returns true only if
+// the channel ended the wait. woken may be nil.
 func UntilWoken(ctx context.Context, d time.Duration, woken <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -14,11 +14,11 @@ import (
 
 // ServerSocket is a Unix socket on which a server of the agent listens.
 type ServerSocket struct {
-	// Path is the socket's path. Claim makes its directory if it is missing.
+	// Path is the socket's path. Claim makes the socket's directory if the directory is missing.
 	Path string
-	Mode fs.FileMode
-	// Key is the configuration key that names the path. Program is the kind of program that may serve the socket
-	// already, such as "agent". Both are for messages.
+	Mode fs.FileMode // the permissions of the socket file
+	// Key is the configuration key that has the path as its value. Program is the kind of program that may serve the
+	// socket already, such as "agent". Both are for messages.
 	Key, Program string
 }
 
@@ -48,7 +48,7 @@ func Claim(ctx context.Context, p ServerSocket) (l net.Listener, release func(),
 	}
 	l, err = Listen(ctx, p.Path, p.Mode)
 	if err != nil {
-		return nil, nil, fmt.Errorf("listen: %w", err)
+		return nil, nil, fmt.Errorf("make the socket: %w", err)
 	}
 	return l, func() { _ = lock.Close() }, nil
 }
@@ -70,7 +70,7 @@ func (p ServerSocket) lock() (*os.File, error) {
 	return f, nil
 }
 
-// inUseError is ErrInUse with the path, and with what to do.
+// inUseError wraps ErrInUse. Its message has the socket's path and says what the user can do.
 type inUseError struct{ socket ServerSocket }
 
 func (e inUseError) Error() string {

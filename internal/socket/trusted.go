@@ -13,7 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/trust"
 )
 
-// DialTrusted connects to a Unix socket if root or the user of this process owns its file and serves it.
+// DialTrusted connects to a Unix socket. It returns an error if the socket file, or the process that serves the socket,
+// belongs neither to root nor to the user of this process.
 func DialTrusted(ctx context.Context, path string) (net.Conn, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -33,7 +34,7 @@ func DialTrusted(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// CheckTrusted returns nil if a file is a socket that root or the user of this process owns, and otherwise why not.
+// CheckTrusted returns an error if a file is not a socket, or if neither root nor the user of this process owns it.
 func CheckTrusted(path string, info fs.FileInfo) error {
 	if info.Mode().Type() != os.ModeSocket {
 		return fmt.Errorf("%s is not a socket", path)
@@ -44,12 +45,12 @@ func CheckTrusted(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// checkPeer returns an error if neither root nor the agent's user serves the socket. Another user may have replaced the
-// socket after its file was checked.
+// checkPeer returns an error if neither root nor the user of this process serves the socket. Another user may have
+// replaced the socket after CheckTrusted has checked the file.
 func checkPeer(conn net.Conn) error {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
-		return errors.New("it is not a Unix socket")
+		return errors.New("the connection is not over a Unix socket")
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -64,7 +65,7 @@ func checkPeer(conn net.Conn) error {
 		return fmt.Errorf("read the user of the server: %w", errno)
 	}
 	if !trust.IsTrusted(cred.Uid) {
-		return fmt.Errorf("user %d serves it, and only root and the agent's own user may", cred.Uid)
+		return fmt.Errorf("user %d serves it, but only root and the user of this process may serve it", cred.Uid)
 	}
 	return nil
 }

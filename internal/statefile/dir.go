@@ -18,7 +18,7 @@ type Dir struct {
 	path string // for messages
 }
 
-// New returns the directory that fs accesses. path is the directory's path in messages.
+// New returns the directory that fs accesses. The parameter path is the directory's path for messages.
 func New(fs FS, path string) *Dir { return &Dir{fs: fs, path: path} }
 
 // Path returns the path of a file, for messages.
@@ -27,11 +27,12 @@ func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 // DamagedSuffix is the suffix that RenameDamaged adds to the name of a file.
 const DamagedSuffix = ".damaged"
 
-// maxFileSize is the maximum size, in bytes, of a file that is read. The state of a node takes a few megabytes.
+// maxFileSize limits the size, in bytes, of the files that the agent reads. The state of a node has a few megabytes.
 const maxFileSize = 256 << 20
 
 // Prepare makes the directory if it is missing. It returns ErrUntrusted if other users can create files in the
-// directory. It removes incomplete copies of the named files, which remain if an agent is killed while it writes.
+// directory. It removes incomplete copies of the files with the given names. An agent that was killed while it wrote a
+// file leaves such a copy.
 func (d *Dir) Prepare(names ...string) error {
 	if err := d.fs.Make(); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
@@ -49,12 +50,12 @@ func (d *Dir) Prepare(names ...string) error {
 	}
 	have, err := d.fs.Names()
 	if err != nil {
-		return nil //nolint:nilerr // incomplete copies do no harm
+		return nil //nolint:nilerr // the incomplete copies stay, which does no harm
 	}
 	for _, name := range names {
 		for _, left := range have {
 			if strings.HasPrefix(left, "."+name+"-") {
-				_ = d.fs.Remove(left) // if this fails, the next start tries again
+				_ = d.fs.Remove(left) // if the removal fails, the next start tries again
 			}
 		}
 	}
@@ -87,9 +88,11 @@ func (d *Dir) open(name string, flag int) (File, error) {
 // Read returns the content of a file. It returns ErrUntrusted for a file that other users may have written.
 func (d *Dir) Read(name string) ([]byte, error) { return d.read(name, 0o022) }
 
-// ReadSecret is Read for a secret. It also returns ErrUntrusted for a file that other users may have read.
+// ReadSecret returns the content of a file that has a secret. It returns ErrUntrusted for a file that other users may
+// have written or read.
 func (d *Dir) ReadSecret(name string) ([]byte, error) { return d.read(name, 0o077) }
 
+// read reads a file, and repeats failed reads. The file's mode must not have the bits in forbidden.
 func (d *Dir) read(name string, forbidden fs.FileMode) (data []byte, err error) {
 	err = readWithRetries(func() error {
 		data, err = d.readOnce(name, forbidden)
@@ -98,6 +101,7 @@ func (d *Dir) read(name string, forbidden fs.FileMode) (data []byte, err error) 
 	return data, err
 }
 
+// readOnce reads a file once. The file's mode must not have the bits in forbidden.
 func (d *Dir) readOnce(name string, forbidden fs.FileMode) ([]byte, error) {
 	f, err := d.open(name, os.O_RDONLY)
 	if err != nil {
@@ -114,17 +118,17 @@ func (d *Dir) readOnce(name string, forbidden fs.FileMode) ([]byte, error) {
 	return readAll(f, d.Path(name))
 }
 
-// readAll reads an open file. It returns an error if the file is larger than maxFileSize.
+// readAll reads the content of an open file. It returns an error if the file is larger than maxFileSize.
 func readAll(f File, path string) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, min(info.Size(), maxFileSize)+bytes.MinRead)) // large enough, so that ReadFrom does not reallocate it
+	buf := bytes.NewBuffer(make([]byte, 0, min(info.Size(), maxFileSize)+bytes.MinRead)) // large enough, so that ReadFrom does not reallocate the buffer
 	_, err = buf.ReadFrom(io.LimitReader(f, maxFileSize+1))
 	data := buf.Bytes()
 	if err == nil && len(data) > maxFileSize {
-		err = fmt.Errorf("%s is longer than %d MiB", path, maxFileSize>>20)
+		err = fmt.Errorf("the file %s is longer than %d MiB", path, maxFileSize>>20)
 	}
 	if err != nil {
 		return nil, err
@@ -139,7 +143,7 @@ func (d *Dir) Write(name string, data []byte) error { return d.write(name, data,
 // Remove removes a file.
 func (d *Dir) Remove(name string) error { return d.fs.Remove(name) }
 
-// WriteShared is Write for a file that all users can read.
+// WriteShared replaces the content of a file atomically, as Write does. All users can read the file.
 func (d *Dir) WriteShared(name string, data []byte) error { return d.write(name, data, 0o644) }
 
 func (d *Dir) write(name string, data []byte, mode fs.FileMode) error {
@@ -162,8 +166,8 @@ func (d *Dir) write(name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// replace creates a new file, writes its content with fill and renames it to the given name. It returns the open
-// file. If replace fails, the old file stays.
+// replace creates a new file, lets the function fill write the content, and renames the file to the given name. It
+// returns the open file. If replace fails, the old file stays.
 func (d *Dir) replace(name string, fill func(File) error) (File, error) {
 	f, err := d.replaceOnce(name, fill)
 	if errors.Is(err, fs.ErrNotExist) && d.fs.Make() == nil {
@@ -187,7 +191,7 @@ func (d *Dir) replaceOnce(name string, fill func(File) error) (File, error) {
 	return f, nil
 }
 
-// writeAll writes data, and returns an error for a short write.
+// writeAll writes data. It returns an error if only a part of data was written.
 func writeAll(f io.Writer, data []byte) error {
 	n, err := f.Write(data)
 	if err == nil && n < len(data) {
@@ -196,7 +200,7 @@ func writeAll(f io.Writer, data []byte) error {
 	return err
 }
 
-// syncSelf syncs the directory to the disk, so that a rename in it survives a crash of the machine.
+// syncSelf syncs the directory to the disk, so that a rename in the directory survives a crash of the machine.
 func (d *Dir) syncSelf() error {
 	self, err := d.fs.Open(".", os.O_RDONLY)
 	if err != nil {

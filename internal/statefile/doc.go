@@ -1,4 +1,4 @@
-// Package statefile reads and writes the agent's state files. It replaces files atomically, appends lines to
-// files, and checks the owner, the mode and the signature of a file before it is used. It does not interpret
-// their content. All file system calls use FS, so that tests can make each of them fail.
+// Package statefile reads and writes the agent's state files. It replaces files atomically, and appends lines to files.
+// It checks the owner, the mode and the signature of files before the agent uses them. It does not interpret the
+// content of files. All file system calls use the interface FS, so that tests can make each call fail.
 package statefile

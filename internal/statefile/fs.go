@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FS makes the file system calls for one directory. Names have no directory part; "." is the
-// directory itself.
+// FS makes the file system calls for one directory. File names have no directory part. The name "." is the directory
+// itself.
 type FS interface {
-	// Open opens a file. Only the owner can read a file that Open makes. It fails for a symbolic link.
+	// Open opens a file. Only the owner can read a file that Open makes. Open fails for a symbolic link.
 	Open(name string, flag int) (File, error)
 	Rename(from, to string) error
 	Remove(name string) error
-	// Make makes the directory if it is missing.
+	// Make makes the directory if the directory is missing.
 	Make() error
-	// Names lists the files in the directory.
+	// Names lists the names of the files in the directory.
 	Names() ([]string, error)
 }
 
@@ -34,20 +34,20 @@ type File interface {
 	Lock() (bool, error)
 }
 
-// disk is a directory on this machine's disk.
+// disk implements FS for a directory on this machine's disk.
 type disk struct {
 	dir  string
 	mode fs.FileMode // the mode of the directory, if Make makes it
 }
 
-// Disk returns a directory on this machine's disk. If Make makes it, only the owner can read it.
+// Disk returns an FS for a directory on this machine's disk. If Make makes the directory, only the owner can read it.
 func Disk(dir string) FS { return disk{dir, 0o700} }
 
-// SharedDisk returns a directory on this machine's disk. If Make makes it, all users can read it.
+// SharedDisk returns an FS for a directory on this machine's disk. If Make makes the directory, all users can read it.
 func SharedDisk(dir string) FS { return disk{dir, 0o755} }
 
 func (d disk) Open(name string, flag int) (File, error) {
-	// With O_NONBLOCK, opening a pipe does not block.
+	// Without O_NONBLOCK, opening a named pipe would block.
 	f, err := os.OpenFile(filepath.Join(d.dir, name), flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
@@ -72,9 +72,10 @@ func (d disk) Names() ([]string, error) {
 	return names, err
 }
 
+// diskFile implements File.
 type diskFile struct{ *os.File }
 
-// Lock takes the file's lock.
+// Lock takes the file's lock with flock. It returns false if another process has the lock.
 func (f diskFile) Lock() (bool, error) {
 	for {
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {

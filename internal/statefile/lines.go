@@ -12,32 +12,32 @@ import (
 // ErrClosed is the error of Append if OpenLines could not open the file, or if Close closed the file.
 var ErrClosed = errors.New("the file is not open")
 
-// Lines is a file of lines below a header line. It is not synced to the disk, because lines from before a
-// reboot are not used. The page cache keeps the lines of a process that was killed.
+// Lines is a file of lines below a header line. The package does not sync the file to the disk, because the agent does
+// not use lines from before a reboot. If the process is killed, the lines stay in the page cache, so they are not lost.
 type Lines struct {
 	dir          *Dir
 	name, header string
 
 	mu         sync.Mutex
-	file       File // nil if it could not be opened
+	file       File // nil if the file could not be opened, or was closed
 	incomplete bool // the last line may be incomplete
 	// unreadable reports whether the file of an earlier process could not be read. Replace renames that file before it
 	// writes a new file.
 	unreadable bool
 }
 
-// OpenLines opens a file of lines, and returns the lines that an earlier process wrote below the same header.
-// earlier is nil if there is no readable file, and empty if the file has another header. alone reports
-// whether no other process has locked the file. After an error the Lines can still be used, because Replace
-// opens the file again.
-func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone bool, err error) {
-	l = &Lines{dir: dir, name: name, header: head}
+// OpenLines opens a file of lines. The result earlier has the lines that an earlier process wrote below the same
+// header. It is nil if there is no readable file, and empty if the file has another header. The result alone is true if
+// no other process has locked the file. After an error the caller can still use the Lines, because Replace opens the
+// file again.
+func OpenLines(dir *Dir, name, header string) (l *Lines, earlier []byte, alone bool, err error) {
+	l = &Lines{dir: dir, name: name, header: header}
 	err = readWithRetries(func() (err error) {
 		earlier, alone, err = l.open(os.O_RDWR | os.O_CREATE | os.O_APPEND)
 		return err
 	})
 	if err != nil && !errors.Is(err, ErrUntrusted) {
-		// The file may be readable, although it cannot be opened for writing.
+		// The file may be readable, although it cannot be opened for writing. So try to open it only for reading.
 		again := readWithRetries(func() (err error) {
 			earlier, alone, err = l.open(os.O_RDONLY)
 			return err
@@ -59,7 +59,7 @@ func OpenLines(dir *Dir, name, head string) (l *Lines, earlier []byte, alone boo
 	return l, earlier, alone, err
 }
 
-// open opens, locks and reads the file. The file stays open if its header is right and it can be written.
+// open opens, locks and reads the file. The file stays open if it has the expected header and flag allows writing.
 func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
 	f, err := l.dir.open(l.name, flag)
 	if err != nil {
@@ -73,8 +73,8 @@ func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
 	if err != nil {
 		return nil, false, errors.Join(err, f.Close())
 	}
-	head, rest, whole := bytes.Cut(all, []byte("\n"))
-	ours := whole && string(head) == l.header
+	firstLine, rest, complete := bytes.Cut(all, []byte("\n"))
+	ours := complete && string(firstLine) == l.header
 	if ours && flag != os.O_RDONLY {
 		l.file, l.incomplete = f, all[len(all)-1] != '\n'
 	} else {
@@ -89,7 +89,7 @@ func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
 	return nil, alone, nil
 }
 
-// Append adds complete lines to the file. If it fails, the file may have some of them.
+// Append adds complete lines to the file. If Append fails, the file may have some of the lines.
 func (l *Lines) Append(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *Lines) Append(lines []byte) error {
 	return err
 }
 
-// Replace replaces all lines, and opens the file if that failed before.
+// Replace replaces all lines: it writes a new file and renames it. It also works if OpenLines could not open the file.
 func (l *Lines) Replace(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +123,7 @@ func (l *Lines) Replace(lines []byte) error {
 	}
 	f, err := l.dir.replace(l.name, func(f File) error {
 		if held, err := f.Lock(); err != nil || !held {
-			return errors.Join(errors.New("lock the new file"), err)
+			return errors.Join(errors.New("the agent cannot lock the new file"), err)
 		}
 		return writeAll(f, append([]byte(l.header+"\n"), lines...))
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The shortest and the longest pause before a failed save is tried again.
+// The shortest and the longest pause between a failed save and the next try.
 const (
 	firstPause = time.Second
 	maxPause   = time.Minute
@@ -15,11 +15,11 @@ const (
 // Retry schedules the next try after a failed save. The first pause is a second, and each further pause is twice
 // as long, up to a minute. The zero value has no failure. It is not safe for concurrent use.
 type Retry struct {
-	pause   time.Duration
-	nextTry time.Time
+	pause   time.Duration // the pause after the last save; 0 if the last save succeeded
+	nextTry time.Time     // the end of the pause
 }
 
-// SetResult stores the result of a save. now is the time of the save, with a monotonic clock reading.
+// SetResult stores the result of a save. The parameter now is the time of the save, with a monotonic clock reading.
 func (r *Retry) SetResult(now time.Time, err error) {
 	if err == nil {
 		*r = Retry{}
@@ -35,14 +35,14 @@ func (r *Retry) TooEarly(now time.Time) bool { return r.pause > 0 && now.Before(
 // Failed reports whether the last save failed.
 func (r *Retry) Failed() bool { return r.pause > 0 }
 
-// Wait returns the time until the next try.
-func (r *Retry) Wait(now time.Time) time.Duration { return max(r.nextTry.Sub(now), 0) }
+// WaitTime returns the time until the next try.
+func (r *Retry) WaitTime(now time.Time) time.Duration { return max(r.nextTry.Sub(now), 0) }
 
-// A failed read is repeated after short pauses. The caller renames a file that it cannot read, and a short
-// failure of the disk must not cause that.
+// A failed read is repeated after short pauses. The reason is that the caller renames a file that it cannot read, and a
+// short failure of the disk must not cause a rename.
 const (
 	readTries = 5
-	readPause = 10 * time.Millisecond // the first pause
+	readPause = 10 * time.Millisecond // the first pause; each further pause is twice as long
 )
 
 // readWithRetries calls read up to readTries times, until it succeeds. It does not repeat a read of a missing or

@@ -128,7 +128,7 @@ func TestRetry(t *testing.T) {
 	}
 	for _, want := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 		r.SetResult(now, failed)
-		if got := r.Wait(now); got != time.Duration(want)*time.Second || !r.TooEarly(now) || r.TooEarly(now.Add(got)) {
+		if got := r.WaitTime(now); got != time.Duration(want)*time.Second || !r.TooEarly(now) || r.TooEarly(now.Add(got)) {
 			t.Errorf("pauses %s, want %d s", got, want)
 		}
 	}

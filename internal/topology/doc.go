@@ -1,4 +1,4 @@
-// Package topology has the types that describe a node: CPU sets, CPUs with their cores,
-// caches and sockets, and NUMA nodes. Sub-package sysfs reads them from a /sys tree, and
-// describe makes them from a short text. The package knows nothing about pods.
+// Package topology has the types that describe a node: CPU sets, CPUs with their cores, caches and sockets, and NUMA
+// nodes. The sub-package sysfs reads a Machine from a /sys tree, and the sub-package describe makes a Machine from a
+// short text. The package knows nothing about pods.
 package topology

@@ -73,10 +73,11 @@ func (m *Machine) buildGroups() {
 // must not change the slice.
 func (m *Machine) Groups(l Level) []Set { return m.groups[l] }
 
-// GroupOf returns the index in Groups of a CPU's group.
+// GroupOf returns the index of a CPU's group in the slice that Groups returns.
 func (m *Machine) GroupOf(l Level, cpu int) int { return m.groupIndexes[l][cpu] }
 
-// ExpandToGroups returns all CPUs of the groups of a level that have one of the given CPUs.
+// ExpandToGroups returns all CPUs of the groups that have at least one of the given CPUs. The groups are those of level
+// l.
 func (m *Machine) ExpandToGroups(l Level, cpus Set) Set {
 	var s Set
 	for i := range cpus.All() {
@@ -85,7 +86,7 @@ func (m *Machine) ExpandToGroups(l Level, cpus Set) Set {
 	return s
 }
 
-// CountGroups returns how many groups of a level the given CPUs are in.
+// CountGroups returns the number of groups of a level that have at least one of the given CPUs.
 func (m *Machine) CountGroups(l Level, cpus Set) int {
 	n := 0
 	for !cpus.Empty() {

@@ -43,7 +43,7 @@ type CPU struct {
 	// in nohz_full, so it has no timer tick while it runs one task.
 	Isolated, NoHz bool
 	// TopologyUnknown means that the CPU was offline when the machine was read, so the kernel showed only its NUMA
-	// node. See NewOfflineCPU. The tag keeps the name in existing recordings.
+	// node. NewOfflineCPU makes such a CPU. The JSON tag keeps the name that existing recordings have.
 	TopologyUnknown bool `json:"placeUnknown"`
 }
 
@@ -91,7 +91,7 @@ type Node struct {
 	// Distance is the distance to each node of Machine.Nodes, in the same order, as the firmware reports it (10 is
 	// local); nil if unknown.
 	Distance []int
-	// HugePages are the huge pages that the node has reserved, by their size in bytes.
+	// HugePages is the number of huge pages that the node has reserved, by the size of a page in bytes.
 	HugePages map[uint64]uint64
 }
 
@@ -100,8 +100,8 @@ type Device struct {
 	Address string // PCI address such as "0000:3b:00.0"
 	Class   uint32 // PCI class code, 24 bits
 	Node    int    // NUMA node id, -1 if the firmware does not say
-	CPUs    Set    // the CPUs near it
-	// Numbers are the numbers of its character device nodes, major:minor.
+	CPUs    Set    // the CPUs near the device
+	// Numbers are the numbers of the device's character device nodes, in the form major:minor.
 	Numbers []string
 }
 
@@ -109,7 +109,7 @@ type Device struct {
 type Layout struct {
 	CPUs  []CPU
 	Nodes []Node // Build sets their CPUs
-	// Offline are the ids of CPUs that are not online. Some of them are also in CPUs.
+	// Offline are the ids of CPUs that are not online. Some of these CPUs may also be in the field CPUs.
 	Offline []int
 	Devices []Device
 }
@@ -193,8 +193,8 @@ func (m *Machine) addNodes(nodes []Node) error {
 func (m *Machine) Online() Set { return m.online }
 
 // WithOnline returns a copy of the machine on which exactly the CPUs with the given kernel ids are online. A Set has
-// the same CPUs on both machines. A CPU that is offline now keeps its index and its groups, but no NUMA node lists
-// it. unknown has the ids that are not in Machine.CPUs.
+// the same CPUs on both machines. A CPU that is offline now keeps its index and its groups, but is in no Node.CPUs. The
+// result unknown has the ids that are not in Machine.CPUs.
 func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	n := *m
 	n.online, n.Offline = Set{}, nil
@@ -252,9 +252,8 @@ func (m *Machine) WithTopologyFrom(later *Machine) *Machine {
 	return now
 }
 
-// withNumbersOf returns a CPU of a later reading with this machine's numbers for cores and caches.
-// Numbers that depend on the order of CPUs are copied from another CPU in the same group. at is the index of the CPU in
-// later.
+// withNumbersOf returns the CPU with the index at in a later reading, but with this machine's numbers for cores and
+// caches. Numbers that depend on the order of CPUs are copied from another CPU in the same group.
 func (m *Machine) withNumbersOf(later *Machine, at int) CPU {
 	c := later.CPUs[at]
 	same := func(l Level) (CPU, bool) {
@@ -284,7 +283,7 @@ func (m *Machine) withNumbersOf(later *Machine, at int) CPU {
 }
 
 // WithMemory returns a copy of the machine in which NUMA nodes have the memory size, memory kind and huge pages of the
-// given node with the same id. unknown has the ids of given nodes that the machine lacks.
+// given node with the same id. The result unknown has the ids of given nodes that the machine lacks.
 func (m *Machine) WithMemory(nodes []Node) (now *Machine, unknown []int) {
 	n := *m
 	n.Nodes = slices.Clone(m.Nodes)
@@ -343,8 +342,8 @@ func (m *Machine) DeviceWithNumber(number string) (Device, bool) {
 	return Device{}, false
 }
 
-// CPUsNear returns the online CPUs near a device: the CPUs of its NUMA node, or else the CPUs in Device.CPUs. The
-// result is empty if neither is known, or if all online CPUs are near.
+// CPUsNear returns the online CPUs near a device: the CPUs of the device's NUMA node, or else the CPUs in Device.CPUs.
+// The result is empty if the node and the CPUs are unknown, or if all online CPUs are near the device.
 func (m *Machine) CPUsNear(d Device) Set {
 	near := d.CPUs.And(m.online)
 	if n, ok := m.Node(d.Node); d.Node >= 0 && ok {
@@ -404,9 +403,9 @@ func (m *Machine) OnlineOf(list string) Set {
 	return m.OnlineCPUs(ids)
 }
 
-// PlacesOf returns the CPUs of a kernel list of CPU ids that are in Machine.CPUs, online or not. If the text is not a
+// KnownCPUsOf returns the CPUs of a kernel list of CPU ids that are in Machine.CPUs, online or not. If the text is not a
 // valid list, the result is empty.
-func (m *Machine) PlacesOf(list string) Set {
+func (m *Machine) KnownCPUsOf(list string) Set {
 	ids, err := ParseList(list)
 	if err != nil {
 		return Set{}

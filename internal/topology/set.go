@@ -36,7 +36,7 @@ func (s *Set) Add(i int) { s[i>>6] |= 1 << (i & 63) }
 // Has reports whether i is in the set.
 func (s Set) Has(i int) bool { return i >= 0 && i < MaxCPUs && s[i>>6]&(1<<(i&63)) != 0 }
 
-// Union returns the members of either set.
+// Union returns the members that are in at least one of the sets.
 func (s Set) Union(o Set) Set {
 	for i := range s {
 		s[i] |= o[i]
@@ -52,7 +52,7 @@ func (s Set) Minus(o Set) Set {
 	return s
 }
 
-// And returns the members of both sets.
+// And returns the members that are in both sets.
 func (s Set) And(o Set) Set {
 	for i := range s {
 		s[i] &= o[i]
@@ -120,7 +120,7 @@ func ParseList(text string) ([]int, error) {
 	return seen.Members(), nil
 }
 
-// Bits has a bit for every possible kernel id, CPU or node, online or not.
+// Bits is a bit set of kernel ids of CPUs or NUMA nodes, from 0 to MaxID.
 type Bits [(MaxID + 1) / 64]uint64
 
 // Members returns the ids of the set bits in ascending order; nil if there is none.
@@ -141,7 +141,7 @@ func (b *Bits) Members() []int {
 	return ids
 }
 
-// add sets the bits from lo to hi. It sets whole words, so that a list of many wide ranges does not take long.
+// add sets the bits from lo to hi. It sets whole words, so that parsing a list of many wide ranges does not take long.
 func (b *Bits) add(lo, hi int) {
 	first, last := lo>>6, hi>>6
 	from, to := ^uint64(0)<<(lo&63), ^uint64(0)>>(63-hi&63)
@@ -156,7 +156,8 @@ func (b *Bits) add(lo, hi int) {
 	b[last] |= to
 }
 
-// ParseBits is like ParseList, but returns a bit set. Its time is linear in the length of the text.
+// ParseBits parses a kernel list such as "0-3,8,10-11" into a bit set. It returns an error for the same lists as
+// ParseList. The time is linear in the length of the text.
 func ParseBits(text string) (Bits, error) {
 	var seen Bits
 	text = strings.TrimSpace(text)
@@ -173,6 +174,7 @@ func ParseBits(text string) (Bits, error) {
 	return seen, nil
 }
 
+// parseRange parses one element of a kernel list: an id, or a range of ids such as "0-3".
 func parseRange(part string) (lo, hi int, err error) {
 	if lo, hi, ok := plainRange(part); ok {
 		return lo, hi, nil
@@ -193,7 +195,8 @@ func parseRange(part string) (lo, hi int, err error) {
 	return lo, hi, nil
 }
 
-// plainRange parses a well-formed range. parseRange parses all others and returns the error.
+// plainRange parses an id or a range whose ids have at most four digits. The result ok is false for all other texts,
+// which parseRange then parses itself.
 func plainRange(part string) (lo, hi int, ok bool) {
 	ids, digits, at := [2]int{}, 0, 0
 	for i := 0; i < len(part); i++ {
@@ -213,6 +216,7 @@ func plainRange(part string) (lo, hi int, ok bool) {
 	return ids[0], ids[1], digits > 0 && ids[0] <= ids[1] && ids[1] <= MaxID
 }
 
+// parseID parses a kernel id.
 func parseID(s string) (int, error) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, fmt.Errorf("%q is not a number", shorten(s))

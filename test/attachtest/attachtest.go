@@ -14,12 +14,12 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Until waits until a condition holds.
-func Until(t testing.TB, what string, ok func() bool) {
+// Until waits until a condition holds. If it does not hold within a minute, the test fails with the description.
+func Until(t testing.TB, description string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) { //nolint:forbidigo // polls until the deadline
 		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
+			t.Fatalf("a condition did not hold within a minute: %s", description)
 		}
 	}
 }
@@ -33,7 +33,7 @@ func Run(t testing.TB, run func(ctx context.Context) error) (stop func()) {
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("run: %v", err)
+			t.Errorf("the attachment ended with an error: %v", err)
 		}
 	})
 	t.Cleanup(stop)
@@ -62,9 +62,10 @@ func Serve(t testing.TB, path string, runtime cri.RuntimeServiceServer, o ...grp
 	return stop
 }
 
-// Broken returns a runtime's error for a status request of a pod or container whose id is in bad, which mu guards. For
-// a nil error it blocks until ctx ends, like a runtime that never answers.
-func Broken(ctx context.Context, mu sync.Locker, bad *map[string]error, request any) error {
+// StatusError returns the error with which a test runtime answers a status request of a pod or container. The map errs has
+// these errors by id, and mu guards the map. For a nil error in the map, Broken blocks until ctx ends, like a runtime
+// that never answers. For an id that is not in the map, it returns nil at once.
+func StatusError(ctx context.Context, mu sync.Locker, errs *map[string]error, request any) error {
 	id := ""
 	switch q := request.(type) {
 	case *cri.PodSandboxStatusRequest:
@@ -73,9 +74,9 @@ func Broken(ctx context.Context, mu sync.Locker, bad *map[string]error, request 
 		id = q.ContainerId
 	}
 	mu.Lock()
-	err, is := (*bad)[id]
+	err, known := (*errs)[id]
 	mu.Unlock()
-	if is && err == nil {
+	if known && err == nil {
 		<-ctx.Done()
 		return status.FromContextError(ctx.Err()).Err()
 	}

@@ -1,4 +1,4 @@
-// Package bench compares Trimtab with plugins that decide nothing. The upstream NRI runtime library runs in this
-// process, each plugin in another one, and calls are interleaved. It prints times and ratios and asserts none of them.
-// See docs/benchmarks.md.
+// Package bench compares Trimtab with NRI plugins that change nothing. The runtime side of the upstream NRI library
+// runs in the process of the benchmark, and each plugin runs in its own process. The plugins get containers in turn.
+// The benchmarks print times and ratios, and check none of them. See docs/benchmarks.md.
 package bench

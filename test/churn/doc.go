@@ -1,4 +1,5 @@
-// Package churn creates and removes a thousand containers of every class on a described node of 256 CPUs, through the
-// NRI attachment under policy pools. At every write to the kernel it checks the cpusets of all containers: I1, I2 and
-// I4. TestStorm does so on a smaller node while the agent's file and socket calls fail.
+// Package churn creates and removes a thousand containers of every class on a simulated node of 256 CPUs, through the
+// NRI attachment with the placement policy pools. At every write to the kernel it checks the cpusets of all containers
+// against the invariants I1, I2 and I4 of ARCHITECTURE.md. TestStorm does the same on a smaller node, while calls of
+// the agent on files and sockets fail.
 package churn

@@ -2,7 +2,7 @@
 
 package clock
 
-// RaceDetector reports whether the race detector is on.
+// RaceDetector means that the race detector is on.
 const RaceDetector = true
 
 // slowdown is the factor by which the race detector slows code down.

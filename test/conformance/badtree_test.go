@@ -353,7 +353,7 @@ func TestForeignCgroups(t *testing.T) {
 		stranger(filepath.Dir(n.container("early")) + "/" + strings.Repeat("6d", 32))
 		n.run("late", "BE")
 		n.inForce("late")
-		before := n.criServer.Lists()
+		before := n.criServer.ListCalls()
 		n.churn(5)
 		for _, dir := range strangers {
 			if files := n.kernel.writes(dir); len(files) > 0 {
@@ -368,7 +368,7 @@ func TestForeignCgroups(t *testing.T) {
 		if known := n.agent.Source().Status().Containers; len(known) != 2 {
 			t.Errorf("%d containers are reported: %+v", len(known), known)
 		}
-		if asked := n.criServer.Lists() - before; asked > 200 {
+		if asked := n.criServer.ListCalls() - before; asked > 200 {
 			t.Errorf("the runtime was asked for its lists %d times while five pods came and went", asked)
 		}
 	})

@@ -14,16 +14,17 @@ import (
 // requestComparer compares nothing.
 type requestComparer struct {
 	mu             sync.Mutex
-	sent           []message // by the kubelet, and not received yet
-	unchangedCount int       // number of requests that the runtime received as they were sent
+	sent           []message // requests that the kubelet sent, and that the runtime did not receive in the same form yet
+	unchangedCount int       // the number of requests that the runtime received in the form in which the kubelet sent them
 }
 
-// message is a request as bytes.
+// message is a request in encoded form.
 type message struct {
 	method string
 	bytes  []byte
 }
 
+// send is a gRPC interceptor of the kubelet. It stores the request and sends it.
 func (c *requestComparer) send(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if c != nil {
 		c.mu.Lock()
@@ -33,8 +34,8 @@ func (c *requestComparer) send(ctx context.Context, method string, req, reply an
 	return next(ctx, method, req, reply, cc, opts...)
 }
 
-// received removes a request that the runtime received from the requests that the kubelet sent. It ignores requests of
-// the agent itself, which the kubelet did not send.
+// received handles a request that the runtime received. It removes an equal request from those that the kubelet sent.
+// It ignores requests of the agent itself, which the kubelet did not send.
 func (c *requestComparer) received(method string, req any) {
 	if c == nil {
 		return
@@ -51,7 +52,7 @@ func (c *requestComparer) received(method string, req any) {
 	}
 }
 
-// changed names the requests that the runtime has not received as they were sent.
+// changed describes the requests that the kubelet sent and that the runtime did not receive in the same form.
 func (c *requestComparer) changed() (out []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,10 +62,11 @@ func (c *requestComparer) changed() (out []string) {
 	return out
 }
 
+// messageOf returns a request in encoded form.
 func messageOf(method string, req any) message {
 	m := message{method: method}
 	if p, ok := req.(proto.Message); ok {
-		m.bytes, _ = proto.MarshalOptions{Deterministic: true}.Marshal(p) // of a request that was sent
+		m.bytes, _ = proto.MarshalOptions{Deterministic: true}.Marshal(p) // no error: gRPC also encodes this request
 	}
 	return m
 }

@@ -107,7 +107,7 @@ func TestParity(t *testing.T) {
 			want[false] = outcomes(t, load(), false)
 		}
 		for _, p := range Players() {
-			if load().HasClaims() && slices.Contains(p.Attachment.Limits, parity.NoClaims) {
+			if load().HasCPUClaims() && slices.Contains(p.Attachment.Limits, parity.NoClaims) {
 				continue
 			}
 			t.Run(p.Attachment.Name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func (m *match) options(shown *strings.Builder, log *slog.Logger) sim.RunOptions
 	differs := slices.ContainsFunc(p.LimitSteps, func(l LimitStep) bool { return l.Scenario == s.Name && l.Differs != "" })
 	o := sim.RunOptions{
 		Out: shown, Log: log, Patience: time.Minute,
-		Agent: NewAgent, KeepState: !p.Attachment.CarriesRecords() || differs,
+		Agent: NewAgent, KeepState: !p.Attachment.AddsRecords() || differs,
 		AlterStep: m.alter, WantAtStart: p.Attachment.WantAtStart, ExtraCheck: m.check,
 	}
 	if p.Connector != nil {

@@ -19,9 +19,10 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Compare lists where a node, on which an attachment plays a scenario, differs from the engine's decisions. It skips
-// the containers in differs, which differ because of a declared limit.
-func Compare(a parity.Attachment, want *Outcome, differs map[scenario.Ref]bool, r *sim.Runtime, agent status.Source) []string {
+// Compare lists the differences between the engine's decisions, want, and the state of a node on which an agent with
+// attachment a plays the same scenario. It does not report the containers in skipped as unexpected: these differ
+// because of a declared limit of the attachment.
+func Compare(a parity.Attachment, want *Outcome, skipped map[scenario.Ref]bool, r *sim.Runtime, agent status.Source) []string {
 	c := comparison{a: a, want: want, r: r, agent: agent}
 	for _, ref := range slices.Sorted(maps.Keys(want.Pods)) {
 		c.comparePod(ref, want.Pods[ref])
@@ -29,13 +30,13 @@ func Compare(a parity.Attachment, want *Outcome, differs map[scenario.Ref]bool, 
 	there := map[scenario.Ref]string{}
 	for _, i := range r.Containers() {
 		there[i.Ref] = i.State
-		if _, decided := want.Containers[i.Ref]; !decided && !differs[i.Ref] && i.State != "stopped" && (a.Refuses || !want.Refused[i.Ref.Pod()]) {
-			c.addNote("%s exists, and the engine has no such container", i.Ref)
+		if _, decided := want.Containers[i.Ref]; !decided && !skipped[i.Ref] && i.State != "stopped" && (a.Refuses || !want.Refused[i.Ref.Pod()]) {
+			c.addNote("%s exists in the runtime, but the engine has no such container", i.Ref)
 		}
 	}
 	for _, ref := range slices.Sorted(maps.Keys(want.Containers)) {
 		if there[ref] == "" || there[ref] == "stopped" {
-			c.addNote("%s does not exist", ref)
+			c.addNote("%s is not a live container of the runtime, but the engine has this container", ref)
 			continue
 		}
 		c.compareContainer(ref, want.Containers[ref])
@@ -45,35 +46,37 @@ func Compare(a parity.Attachment, want *Outcome, differs map[scenario.Ref]bool, 
 
 // comparison collects the differences between a node and the engine's decisions.
 type comparison struct {
-	a     parity.Attachment
-	want  *Outcome
-	r     *sim.Runtime
+	a     parity.Attachment // the attachment of the node's agent
+	want  *Outcome          // the engine's decisions
+	r     *sim.Runtime      // the runtime of the node
 	agent status.Source
-	notes []string
-	// for core scheduling
+	notes []string // the differences
+	// cookies has the core scheduling cookie of each group of containers. Its inverse is groups.
 	cookies map[string]uint64
 	groups  map[uint64]string
 }
 
-// checkCookie checks that each core scheduling group has one cookie of its own, and that containers without a group
-// have none.
+// checkCookie checks that each core scheduling group has its own cookie, and that containers without a group have no
+// cookie.
 func (c *comparison) checkCookie(ref scenario.Ref, group string, cookie uint64) {
 	if c.cookies == nil {
 		c.cookies, c.groups = map[string]uint64{"": 0}, map[uint64]string{0: ""}
 	}
 	if have, known := c.cookies[group]; known && have != cookie {
-		c.addNote("%s: its cookie is %d, and that of group %q is %d", ref, cookie, group, have)
+		c.addNote("%s: the container has cookie %d, but its group %q has cookie %d", ref, cookie, group, have)
 	}
 	if have, known := c.groups[cookie]; known && have != group {
-		c.addNote("%s: cookie %d is that of group %q, and it is in %q", ref, cookie, have, group)
+		c.addNote("%s: the container has cookie %d of group %q, but it is in group %q", ref, cookie, have, group)
 	}
 	c.cookies[group], c.groups[cookie] = cookie, group
 }
 
+// addNote adds a difference.
 func (c *comparison) addNote(format string, args ...any) {
 	c.notes = append(c.notes, "parity: "+fmt.Sprintf(format, args...))
 }
 
+// comparePod compares the cgroup of a pod with the engine's decision.
 func (c *comparison) comparePod(ref scenario.Ref, want Decision) {
 	got, err := c.r.PodState(ref)
 	if err != nil {
@@ -83,15 +86,17 @@ func (c *comparison) comparePod(ref scenario.Ref, want Decision) {
 	c.compareStates(ref, want.State, got, lifecycle.OfPod)
 }
 
+// compareContainer compares the agent's report about a container, and the container's state, with the engine's
+// decision.
 func (c *comparison) compareContainer(ref scenario.Ref, want Decision) {
 	namespace, pod, name := ref.Names()
 	reported, _ := c.agent.Explain(namespace, pod, name)
 	if len(reported) != 1 {
-		c.addNote("%s: the agent reports %d such containers", ref, len(reported))
+		c.addNote("%s: the agent reports %d containers with this name, want 1", ref, len(reported))
 		return
 	}
 	c.compareValues(ref, want, reported[0].Values)
-	if !want.Running && !c.a.Refuses { // bypass sees the container only after its creation
+	if !want.Running && !c.a.Refuses { // the attachment bypass sees the container only after its creation
 		return
 	}
 	got, err := c.r.State(ref)
@@ -105,8 +110,8 @@ func (c *comparison) compareContainer(ref scenario.Ref, want Decision) {
 	}
 }
 
-// compareValues compares the values in an attachment's report with a decision. Each must be in force, or reported where
-// the attachment declares that it cannot set the field.
+// compareValues compares the values in the agent's report with a decision. Each value must be in force. If the
+// attachment declares that it cannot set the field, the value must be reported as not in force.
 func (c *comparison) compareValues(ref scenario.Ref, want Decision, reported []api.Value) {
 	got := map[string]string{}
 	for _, v := range reported {
@@ -125,8 +130,9 @@ func (c *comparison) compareValues(ref scenario.Ref, want Decision, reported []a
 		case v.Note == "":
 			c.addNote("%s: %s is not in force, and no reason is reported", ref, v.Field)
 		case !want.Running, way == parity.AtCreation && !initial && !route.InKernel(f):
-			// No error in two cases: the container does not run yet, and the value is written at its start; or only a
-			// creation can set the value, and it was decided after the creation.
+			// In two cases a value that is not in force is no difference. Either the container does not run yet, and
+			// the agent writes the value at its start. Or only a creation can set the value, and the value was decided
+			// after the creation.
 		case way != parity.NotApplied && !strings.Contains(v.Note, "no such file"):
 			c.addNote("%s: %s is not in force (%s), although the attachment declares that it can set it", ref, v.Field, v.Note)
 		}
@@ -136,16 +142,16 @@ func (c *comparison) compareValues(ref scenario.Ref, want Decision, reported []a
 	}
 }
 
-// compareStates compares the effective state got with the state want, field by field. A field that the attachment
-// cannot carry must be empty.
+// compareStates compares the effective state got with the state want, field by field. It skips fields that the
+// attachment cannot set.
 func (c *comparison) compareStates(ref scenario.Ref, want, got effective.State, of lifecycle.Scope) {
-	brings := func(f lifecycle.Field) bool {
+	canSet := func(f lifecycle.Field) bool {
 		way, _ := c.a.Delivers(f, of)
 		return way != parity.NotApplied
 	}
 	same := func(f lifecycle.Field, what string, w, g any) {
-		if d := cmp.Diff(w, g); d != "" && brings(f) {
-			c.addNote("%s: %s is %v, and %v by the engine alone", ref, what, g, w)
+		if d := cmp.Diff(w, g); d != "" && canSet(f) {
+			c.addNote("%s: %s is %v, but the engine's decision is %v", ref, what, g, w)
 		}
 	}
 	same(lifecycle.CPUSetCPUs, "cpus", ids(want.CPUs), ids(got.CPUs))
@@ -170,7 +176,7 @@ func (c *comparison) compareStates(ref scenario.Ref, want, got effective.State, 
 	}
 }
 
-// settings are the texts of one field by their settings.
+// settings returns the entries of all whose setting belongs to field f.
 func settings(all map[string]string, f lifecycle.Field) map[string]string {
 	out := map[string]string{}
 	for name, text := range all {
@@ -181,11 +187,13 @@ func settings(all map[string]string, f lifecycle.Field) map[string]string {
 	return out
 }
 
+// ids returns the members of a kernel list.
 func ids(list string) []int {
 	l, _ := topology.ParseList(list)
 	return l
 }
 
+// mapWithout returns m without the given keys.
 func mapWithout(m map[string]string, names ...string) map[string]string {
 	out := map[string]string{}
 	for k, v := range m {

@@ -1,4 +1,4 @@
 // Package conformance plays every scenario through every attachment and compares the result with the engine's
-// decisions. Each container must have the same effective state in all of them, except for fields that an attachment
-// declares it cannot carry (package parity). A new attachment is one more Player.
+// decisions. Each container must have the same effective state with all attachments. Package parity declares
+// exceptions: fields that an attachment cannot set. For a new attachment, add a Player.
 package conformance

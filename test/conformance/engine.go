@@ -29,18 +29,18 @@ import (
 
 // Decision is the engine's decision for a container or pod: its values, and the effective state that follows from them.
 type Decision struct {
-	Values  map[string]string // text by field and key
-	Fields  map[string]lifecycle.Field
-	Initial map[string]string // the values it was created with
+	Values  map[string]string          // the text of each value, by field and key
+	Fields  map[string]lifecycle.Field // the field of each value, by field and key
+	Initial map[string]string          // the values with which the container was created
 	State   effective.State
 	Running bool
-	Group   string // for core scheduling; the kernel chooses the cookie
+	Group   string // the core scheduling group; the kernel chooses the group's cookie
 }
 
 // Outcome has the decisions for every container and pod after a step.
 type Outcome struct {
 	Containers, Pods map[scenario.Ref]Decision
-	// Refused has the pods of which a policy refused a container, in this step or an earlier one.
+	// Refused has the pods that have a container which a policy refused, in this step or in an earlier step.
 	Refused map[scenario.Ref]bool
 }
 
@@ -49,34 +49,36 @@ type Outcome struct {
 type Engine struct {
 	s               *scenario.Scenario
 	node            sim.AgentOptions
-	names           *sim.Runtime // only for UIDs and directories
+	names           *sim.Runtime // makes the UIDs and cgroup directories of pods; runs no container
 	state           *engine.State
-	v2              bool
+	isCgroupV2      bool // the node has cgroup version 2
 	pods            map[scenario.Ref]*pod
 	ctrs            map[scenario.Ref]*ctr
-	links           *kernel.Links // nil if the scenario does not name the host's network interfaces
-	movesInterfaces bool          // containers get the network interfaces that the engine decides
-	createdCount    int
-	kubeletStopped  bool
-	refused         map[scenario.Ref]bool
+	links           *kernel.Links         // nil if the scenario does not name the host's network interfaces
+	movesInterfaces bool                  // containers get the network interfaces that the engine decides
+	createdCount    int                   // the number of pods and containers created so far, for new ids
+	kubeletStopped  bool                  // the kubelet reports no pod specs and grants
+	refused         map[scenario.Ref]bool // the pods that have a container which a policy refused
 	claims          []scenario.Claim
-	granter         *dra.Source
+	granter         *dra.Source // gives containers the CPUs of their resource claims
 }
 
+// pod is a pod of the scenario.
 type pod struct {
-	reported       *lifecycle.Pod
+	reported       *lifecycle.Pod // the pod in the form in which an attachment reports it
 	requested      scenario.Resources
 	scenarioPod    scenario.Pod
-	spec           *lifecycle.PodSpec // what the kubelet would report
+	spec           *lifecycle.PodSpec // the spec that the kubelet reports unless it is stopped
 	specReported   bool               // the kubelet has reported spec
 	kubeletGrants  *lifecycle.KubeletGrants
 	grantsReported bool // the kubelet has reported kubeletGrants
 }
 
+// ctr is a container of the scenario.
 type ctr struct {
-	reported  *lifecycle.Container
+	reported  *lifecycle.Container // the container in the form in which an attachment reports it
 	requested scenario.Container
-	initial   []lifecycle.Value // the values that it was created with
+	initial   []lifecycle.Value // the values with which the container was created
 }
 
 // NewEngine returns an Engine for a scenario.
@@ -86,7 +88,7 @@ func NewEngine(s *scenario.Scenario) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		s: s, node: node, v2: node.Tree.Version == cgroup.V2,
+		s: s, node: node, isCgroupV2: node.Tree.Version == cgroup.V2,
 		pods: map[scenario.Ref]*pod{}, ctrs: map[scenario.Ref]*ctr{}, refused: map[scenario.Ref]bool{},
 	}
 	e.granter = dra.New(dra.Options{
@@ -114,6 +116,7 @@ func NewEngine(s *scenario.Scenario) (*Engine, error) {
 	return e, nil
 }
 
+// policy returns the policy for a configuration of the scenario, in JSON.
 func (e *Engine) policy(document json.RawMessage) (engine.Policy, error) {
 	c := config.Default()
 	if len(document) > 0 {
@@ -136,14 +139,15 @@ func (e *Engine) Play() ([]Outcome, error) {
 		case err != nil:
 			return nil, fmt.Errorf("step %d, %s: %w", i+1, step.Name, err)
 		case rejected != "" && step.Rejected == "", step.Rejected != "" && !strings.Contains(rejected, step.Rejected):
-			return nil, fmt.Errorf("step %d, %s: rejected with %q, wanted %q", i+1, step.Name, rejected, step.Rejected)
+			return nil, fmt.Errorf("step %d, %s: the engine rejected the step with %q, want %q", i+1, step.Name, rejected, step.Rejected)
 		}
 		all = append(all, e.outcome())
 	}
 	return all, nil
 }
 
-// decide passes one event to the engine. It returns the reason if a policy rejects the event.
+// decide passes one event to the engine, with the facts that the kubelet and the claims add. It returns the reason if a
+// policy rejects the event, or "".
 func (e *Engine) decide(ev lifecycle.Event, f engine.Facts) string {
 	if ev.Pod != nil {
 		if p := e.podOf(ev.Pod.UID); p != nil && (p.specReported || !e.kubeletStopped) && p.spec != nil {
@@ -169,6 +173,7 @@ func (e *Engine) decide(ev lifecycle.Event, f engine.Facts) string {
 	return plan.Reject
 }
 
+// podOf returns the pod with a UID; nil if the scenario has no such pod now.
 func (e *Engine) podOf(uid string) *pod {
 	for _, p := range e.pods {
 		if p.reported.UID == uid {
@@ -178,7 +183,7 @@ func (e *Engine) podOf(uid string) *pod {
 	return nil
 }
 
-// step plays one step. It ignores restarts, which do not concern the engine.
+// step plays one step. It ignores restarts of the agent and of the runtime, because they do not change decisions.
 func (e *Engine) step(s *scenario.Step) (rejected string, err error) {
 	if s.Claims != nil {
 		e.claims = *s.Claims
@@ -215,6 +220,7 @@ func (e *Engine) step(s *scenario.Step) (rejected string, err error) {
 	return "", nil
 }
 
+// run creates a pod, and creates and starts its containers.
 func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 	ref := scenario.PodRef(r.Pod.Namespace, r.Pod.Name)
 	requested := sim.SumResources(r.Pod.QoS, r.Containers)
@@ -252,7 +258,8 @@ func (e *Engine) run(r *scenario.Run) (rejected string, err error) {
 	return rejected, nil
 }
 
-// staticOf converts what the kubelet granted a container. The lists were checked when the scenario was read.
+// staticOf converts the CPUs and memory nodes that the kubelet granted a container. It ignores errors, because the
+// lists were checked when the scenario was read.
 func staticOf(s scenario.Static) lifecycle.StaticGrant {
 	cpus, mems, _ := s.IDs()
 	return lifecycle.StaticGrant{CPUs: cpus, Reported: true, Mems: mems}
@@ -262,13 +269,13 @@ func staticOf(s scenario.Static) lifecycle.StaticGrant {
 func devicesOf(s scenario.Static) lifecycle.DeviceGrant {
 	g := lifecycle.DeviceGrant{IDs: map[string][]string{}, NUMA: map[string][]int{}}
 	for resource, list := range s.Devices {
-		nodes, _ := topology.ParseList(list) // checked, as above
+		nodes, _ := topology.ParseList(list) // no error: the list was checked when the scenario was read
 		g.IDs[resource], g.NUMA[resource] = []string{"0"}, nodes
 	}
 	return g
 }
 
-// specOf returns the spec of the pod as the kubelet reports it.
+// specOf returns the spec that the kubelet reports for the pod.
 func (p *pod) specOf() (*lifecycle.PodSpec, error) {
 	text, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
@@ -282,7 +289,7 @@ func (p *pod) specOf() (*lifecycle.PodSpec, error) {
 	return podspec.ParsePod(text)
 }
 
-// annotate changes the labels and annotations that the kubelet reports.
+// annotate changes the labels, annotations and spec that the kubelet reports for a pod.
 func (e *Engine) annotate(a *scenario.Annotate) (err error) {
 	p := e.pods[a.Pod]
 	p.scenarioPod.Labels, p.scenarioPod.Annotations = a.Labels, a.Annotations
@@ -295,6 +302,7 @@ func (e *Engine) annotate(a *scenario.Annotate) (err error) {
 	return err
 }
 
+// create creates a container in the pod ref.
 func (e *Engine) create(ref scenario.Ref, requested scenario.Container) (rejected string) {
 	e.createdCount++
 	p := e.pods[ref]
@@ -332,17 +340,19 @@ func (e *Engine) hostFacts(c *lifecycle.Container) (f engine.Facts) {
 	return f
 }
 
+// start starts a container. Before that, it moves network interfaces of the host to the container's pod.
 func (e *Engine) start(ref scenario.Ref) {
 	if e.links != nil && e.movesInterfaces {
 		for _, v := range e.ctrs[ref].initial {
 			if v.Field == lifecycle.NetDevice {
-				_ = e.links.Move(v.Key, e.pods[ref.Pod()].reported.ID) // the runtime reports an error
+				_ = e.links.Move(v.Key, e.pods[ref.Pod()].reported.ID) // a failure shows as an error of the runtime
 			}
 		}
 	}
 	e.decide(lifecycle.Event{Kind: lifecycle.StartContainer, Pod: e.pods[ref.Pod()].reported, Container: e.ctrs[ref].reported}, engine.Facts{})
 }
 
+// update plays an update of a container's resources, and of what the kubelet grants the container.
 func (e *Engine) update(u *scenario.Update) {
 	p, c := e.pods[u.Container.Pod()], e.ctrs[u.Container]
 	for _, of := range []*scenario.Resources{u.Pod, u.PodAfter} {
@@ -361,7 +371,8 @@ func (e *Engine) update(u *scenario.Update) {
 	e.decide(lifecycle.Event{Kind: lifecycle.UpdateContainer, Pod: p.reported, Container: c.reported, Requested: &requested}, engine.Facts{})
 }
 
-// setKubeletStopped stops or starts the kubelet. After a start it reports what it could not report before.
+// setKubeletStopped stops or starts the kubelet. After a start, the kubelet reports the specs and grants that it has
+// not reported before.
 func (e *Engine) setKubeletStopped(stopped bool) {
 	e.kubeletStopped = stopped
 	for _, ref := range slices.Sorted(maps.Keys(e.pods)) {
@@ -371,6 +382,7 @@ func (e *Engine) setKubeletStopped(stopped bool) {
 	}
 }
 
+// end stops the pod or container ref. If remove is true, it also removes the pod or container.
 func (e *Engine) end(ref scenario.Ref, remove bool) {
 	p := e.pods[ref.Pod()]
 	decide := func(kind lifecycle.Kind, c *ctr) {
@@ -402,7 +414,7 @@ func (e *Engine) end(ref scenario.Ref, remove bool) {
 	}
 }
 
-// withChanges returns r with each field that more sets replaced.
+// withChanges returns the resources r, in which each field that is set in more has the value from more.
 func withChanges(r, more scenario.Resources) scenario.Resources {
 	if more.Shares != nil {
 		r.Shares = more.Shares
@@ -420,6 +432,7 @@ func withChanges(r, more scenario.Resources) scenario.Resources {
 	return r
 }
 
+// resourcesOf converts resources of a scenario.
 func resourcesOf(r scenario.Resources) lifecycle.Resources {
 	out := lifecycle.Resources{CPU: lifecycle.CPU{
 		Shares: opt(r.Shares), Quota: opt(r.Quota), Period: opt(r.Period), CPUs: r.CPUs, Mems: r.Mems,
@@ -431,6 +444,7 @@ func resourcesOf(r scenario.Resources) lifecycle.Resources {
 	return out
 }
 
+// opt converts a pointer to an optional value; nil means that the value is not set.
 func opt[T comparable](p *T) lifecycle.Opt[T] {
 	if p == nil {
 		return lifecycle.Opt[T]{}

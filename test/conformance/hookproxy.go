@@ -14,29 +14,30 @@ import (
 	hooks "github.com/trimtab/trimtab/api/runtime/v1alpha1"
 )
 
-// hookProxy is a runtime proxy that calls hook servers like Koordinator's (1.8, pkg/runtimeproxy). PreCreateContainer
-// has no container id. The proxy remembers each container's creation request, sends the runtime complete sets of
-// resources, and merges answers by the same rules. If the server fails a call, the call fails (policy Fail).
+// hookProxy is a runtime proxy that works like Koordinator's (1.8, pkg/runtimeproxy): it calls a hook server before or
+// after it sends a call to the runtime. It stores the request that created each container. So an update always has all
+// resources of the container. If the hook server returns an error, the kubelet's call fails (failure policy Fail).
 type hookProxy struct {
 	v1.RuntimeServiceClient
 
 	hooks hooks.RuntimeHookServiceClient
 	conn  *grpc.ClientConn
-	*rememberedRequests
+	*storedRequests
 }
 
-// rememberedRequests has the pods and containers that a proxy remembers, by id.
-type rememberedRequests struct {
+// storedRequests has the last requests for pods and containers that a proxy stores, by the id of the pod or
+// container.
+type storedRequests struct {
 	pods map[string]*v1.PodSandboxConfig
 	ctrs map[string]*hooks.ContainerResourceHookRequest
 }
 
-func newRememberedRequests() *rememberedRequests {
-	return &rememberedRequests{map[string]*v1.PodSandboxConfig{}, map[string]*hooks.ContainerResourceHookRequest{}}
+func newStoredRequests() *storedRequests {
+	return &storedRequests{map[string]*v1.PodSandboxConfig{}, map[string]*hooks.ContainerResourceHookRequest{}}
 }
 
-// newHookProxy returns a proxy that calls the hook server at a socket.
-func newHookProxy(runtime v1.RuntimeServiceClient, socket string, k *rememberedRequests) (*hookProxy, error) {
+// newHookProxy returns a proxy that calls the hook server at a socket and sends the kubelet's calls to runtime.
+func newHookProxy(runtime v1.RuntimeServiceClient, socket string, k *storedRequests) (*hookProxy, error) {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), quickReconnect, waitForReady)
 	if err != nil {
 		return nil, err
@@ -44,12 +45,13 @@ func newHookProxy(runtime v1.RuntimeServiceClient, socket string, k *rememberedR
 	return &hookProxy{runtime, hooks.NewRuntimeHookServiceClient(conn), conn, k}, nil
 }
 
+// podMeta returns the identity of a pod for the hook server.
 func podMeta(c *v1.PodSandboxConfig) *hooks.PodSandboxMetadata {
 	m := c.GetMetadata()
 	return &hooks.PodSandboxMetadata{Name: m.GetName(), Uid: m.GetUid(), Namespace: m.GetNamespace()}
 }
 
-// RunPodSandbox calls the hook server first and remembers the pod.
+// RunPodSandbox calls the hook server before the runtime, and stores the pod.
 func (p *hookProxy) RunPodSandbox(ctx context.Context, q *v1.RunPodSandboxRequest, o ...grpc.CallOption) (*v1.RunPodSandboxResponse, error) {
 	c := q.Config
 	resp, err := p.hooks.PreRunPodSandboxHook(ctx, &hooks.PodSandboxHookRequest{
@@ -69,7 +71,7 @@ func (p *hookProxy) RunPodSandbox(ctx context.Context, q *v1.RunPodSandboxReques
 	return made, err
 }
 
-// StopPodSandbox calls the hook server afterwards and forgets the pod.
+// StopPodSandbox calls the hook server after the runtime, and deletes the stored pod.
 func (p *hookProxy) StopPodSandbox(ctx context.Context, q *v1.StopPodSandboxRequest, o ...grpc.CallOption) (*v1.StopPodSandboxResponse, error) {
 	resp, err := p.RuntimeServiceClient.StopPodSandbox(ctx, q, o...)
 	if c := p.pods[q.PodSandboxId]; c != nil && err == nil {
@@ -79,11 +81,11 @@ func (p *hookProxy) StopPodSandbox(ctx context.Context, q *v1.StopPodSandboxRequ
 	return resp, err
 }
 
-// CreateContainer calls the hook server first, when the container has no id yet.
+// CreateContainer calls the hook server before the runtime, when the container has no id yet. It stores the request.
 func (p *hookProxy) CreateContainer(ctx context.Context, q *v1.CreateContainerRequest, o ...grpc.CallOption) (*v1.CreateContainerResponse, error) {
 	pod := p.pods[q.PodSandboxId]
 	if pod == nil {
-		return nil, errors.New("the proxy knows no such pod")
+		return nil, errors.New("the proxy has no stored request for this pod")
 	}
 	c, res := q.Config, q.Config.Linux.Resources
 	req := &hooks.ContainerResourceHookRequest{
@@ -116,7 +118,7 @@ func (p *hookProxy) CreateContainer(ctx context.Context, q *v1.CreateContainerRe
 	return made, err
 }
 
-// StartContainer calls the hook server before, ignores the answer, and calls it again afterwards.
+// StartContainer calls the hook server before the runtime and after the runtime. It does not use the answers.
 func (p *hookProxy) StartContainer(ctx context.Context, q *v1.StartContainerRequest, o ...grpc.CallOption) (*v1.StartContainerResponse, error) {
 	req := p.ctrs[q.ContainerId]
 	if _, err := p.hooks.PreStartContainerHook(ctx, req); err != nil {
@@ -129,7 +131,7 @@ func (p *hookProxy) StartContainer(ctx context.Context, q *v1.StartContainerRequ
 	return resp, err
 }
 
-// UpdateContainerResources calls the hook server first, with all resources of the container.
+// UpdateContainerResources calls the hook server before the runtime, with all resources of the container.
 func (p *hookProxy) UpdateContainerResources(ctx context.Context, q *v1.UpdateContainerResourcesRequest, o ...grpc.CallOption) (*v1.UpdateContainerResourcesResponse, error) {
 	req := p.ctrs[q.ContainerId]
 	mergeRequest(req.ContainerResources, q.Linux)
@@ -141,7 +143,7 @@ func (p *hookProxy) UpdateContainerResources(ctx context.Context, q *v1.UpdateCo
 	return p.RuntimeServiceClient.UpdateContainerResources(ctx, q, o...)
 }
 
-// StopContainer calls the hook server afterwards and forgets the container.
+// StopContainer calls the hook server after the runtime, and deletes the stored request.
 func (p *hookProxy) StopContainer(ctx context.Context, q *v1.StopContainerRequest, o ...grpc.CallOption) (*v1.StopContainerResponse, error) {
 	resp, err := p.RuntimeServiceClient.StopContainer(ctx, q, o...)
 	if req := p.ctrs[q.ContainerId]; req != nil && err == nil {
@@ -151,7 +153,7 @@ func (p *hookProxy) StopContainer(ctx context.Context, q *v1.StopContainerReques
 	return resp, err
 }
 
-// union returns the pairs of both maps; those of b win.
+// union returns the keys and values of both maps. If both have a key, the value is from b.
 func union(a, b map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, a)
@@ -159,7 +161,7 @@ func union(a, b map[string]string) map[string]string {
 	return out
 }
 
-// mergeRequest merges a kubelet's request into the remembered resources: each value that is positive or not empty.
+// mergeRequest merges a kubelet's request q into the stored resources r. It ignores values that are not set in q.
 func mergeRequest(r *hooks.LinuxContainerResources, q *v1.LinuxContainerResources) {
 	more := &hooks.LinuxContainerResources{
 		CpuPeriod: max(q.CpuPeriod, 0), CpuShares: max(q.CpuShares, 0), CpuQuota: q.CpuQuota, MemoryLimitInBytes: max(q.MemoryLimitInBytes, 0),
@@ -174,7 +176,7 @@ func mergeRequest(r *hooks.LinuxContainerResources, q *v1.LinuxContainerResource
 	proto.Merge(r, more)
 }
 
-// mergeAnswer merges an answer into a request. Huge page limits stay those of the request.
+// mergeAnswer merges a hook server's answer r into the request q. It does not change the huge page limits of q.
 func mergeAnswer(q *v1.LinuxContainerResources, r *hooks.LinuxContainerResources) {
 	if r == nil {
 		return
@@ -195,7 +197,7 @@ func mergeAnswer(q *v1.LinuxContainerResources, r *hooks.LinuxContainerResources
 	if r.OomScoreAdj >= -1000 && r.OomScoreAdj <= 1000 {
 		q.OomScoreAdj = r.OomScoreAdj
 	}
-	q.CpusetCpus, q.CpusetMems = r.CpusetCpus, r.CpusetMems // always
+	q.CpusetCpus, q.CpusetMems = r.CpusetCpus, r.CpusetMems // also if the answer has no lists, like Koordinator's proxy
 	if len(r.Unified) > 0 {
 		q.Unified = union(q.Unified, r.Unified)
 	}

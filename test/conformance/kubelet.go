@@ -21,18 +21,18 @@ import (
 
 // Kubelet runs a scenario's pods through a CRI socket of the runtime or of a proxy.
 type Kubelet struct {
-	runtime *sim.Runtime // to find pods' cgroups and the runtime's containers
+	runtime *sim.Runtime // for the ids and cgroups of pods and containers
 	conn    *grpc.ClientConn
-	calls   v1.RuntimeServiceClient
-	proxy   *hookProxy // nil if there is none
+	calls   v1.RuntimeServiceClient // the client for the kubelet's calls: proxy, or the CRI socket itself
+	proxy   *hookProxy              // the runtime proxy that calls a hook server; nil if the kubelet uses none
 }
 
-// Like kubelets, clients retry until the socket is open.
+// With these options, a client retries until the socket is open. Real kubelets do the same.
 var (
 	waitForReady   = grpc.WithDefaultCallOptions(grpc.WaitForReady(true))
 	quickReconnect = grpc.WithConnectParams(grpc.ConnectParams{
 		Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond},
-		// Without this timeout, gRPC ends an HTTP/2 handshake that takes longer than the first backoff.
+		// Without this timeout, gRPC gives up an HTTP/2 handshake that takes longer than the first backoff.
 		MinConnectTimeout: 5 * time.Second,
 	})
 )
@@ -46,15 +46,15 @@ func NewKubelet(r *sim.Runtime, socket string, more ...grpc.DialOption) (*Kubele
 	return &Kubelet{runtime: r, conn: conn, calls: v1.NewRuntimeServiceClient(conn)}, nil
 }
 
-// throughProxy routes the kubelet's calls through a runtime proxy that calls the hook server at a socket.
-func (k *Kubelet) throughProxy(socket string, known *rememberedRequests) (err error) {
+// throughProxy sends the kubelet's calls through a new runtime proxy, which calls the hook server at a socket.
+func (k *Kubelet) throughProxy(socket string, known *storedRequests) (err error) {
 	if k.proxy, err = newHookProxy(k.calls, socket, known); err == nil {
 		k.calls = k.proxy
 	}
 	return err
 }
 
-// Close closes its connections.
+// Close closes the connections of the kubelet and of the proxy.
 func (k *Kubelet) Close() error {
 	if k.proxy != nil {
 		return errors.Join(k.proxy.conn.Close(), k.conn.Close())
@@ -73,7 +73,7 @@ func (k *Kubelet) Act(ctx context.Context, s *scenario.Step) error {
 	case s.Create != nil:
 		return k.create(ctx, s.Create.Pod, s.Create.Container)
 	case s.Start != "":
-		_, err := k.calls.StartContainer(ctx, &v1.StartContainerRequest{ContainerId: k.container(s.Start)})
+		_, err := k.calls.StartContainer(ctx, &v1.StartContainerRequest{ContainerId: k.containerID(s.Start)})
 		return err
 	case s.Update != nil:
 		return k.update(ctx, s.Update)
@@ -103,13 +103,14 @@ func (k *Kubelet) Run(ctx context.Context, run *scenario.Run) error {
 		if err := k.create(ctx, ref, c); err != nil {
 			return err
 		}
-		if _, err := k.calls.StartContainer(ctx, &v1.StartContainerRequest{ContainerId: k.container(ref.In(c.Name))}); err != nil {
+		if _, err := k.calls.StartContainer(ctx, &v1.StartContainerRequest{ContainerId: k.containerID(ref.In(c.Name))}); err != nil {
 			return fmt.Errorf("start %s: %w", ref.In(c.Name), err)
 		}
 	}
 	return nil
 }
 
+// podConfig returns the CRI configuration of a pod with the given resources.
 func (k *Kubelet) podConfig(p *scenario.Pod, resources scenario.Resources) *v1.PodSandboxConfig {
 	uid := cmp.Or(p.UID, k.runtime.UID(scenario.PodRef(p.Namespace, p.Name)))
 	return &v1.PodSandboxConfig{
@@ -118,6 +119,7 @@ func (k *Kubelet) podConfig(p *scenario.Pod, resources scenario.Resources) *v1.P
 	}
 }
 
+// create creates a container in a pod.
 func (k *Kubelet) create(ctx context.Context, pod scenario.Ref, c scenario.Container) error {
 	config := &v1.ContainerConfig{
 		Metadata: &v1.ContainerMetadata{Name: c.Name}, Image: &v1.ImageSpec{Image: "sim.invalid/none"},
@@ -142,20 +144,20 @@ func (k *Kubelet) create(ctx context.Context, pod scenario.Ref, c scenario.Conta
 	return nil
 }
 
-// update updates a container, and also writes to the pod's cgroup, as a kubelet does.
+// update updates a container's resources, and also writes to the pod's cgroup. A real kubelet does both for a resize.
 func (k *Kubelet) update(ctx context.Context, u *scenario.Update) error {
 	return u.WithPodWrites(k.runtime.SetPodCgroup, func() error {
 		_, err := k.calls.UpdateContainerResources(ctx, &v1.UpdateContainerResourcesRequest{
-			ContainerId: k.container(u.Container), Linux: cri.AsCRI(u.Resources),
+			ContainerId: k.containerID(u.Container), Linux: cri.AsCRI(u.Resources),
 		})
 		return err
 	})
 }
 
-// repeat updates a container again if its status shows another quota, other shares or another memory limit than an
-// update requested. It does nothing if the status of the runtime has no resources, as a kubelet does.
+// repeat sends an update again if the container's status has another quota, other shares or another memory limit than
+// the update. Like a real kubelet, it does nothing if the status has no resources.
 func (k *Kubelet) repeat(ctx context.Context, u *scenario.Update) error {
-	status, err := k.calls.ContainerStatus(ctx, &v1.ContainerStatusRequest{ContainerId: k.container(u.Container)})
+	status, err := k.calls.ContainerStatus(ctx, &v1.ContainerStatusRequest{ContainerId: k.containerID(u.Container)})
 	if err != nil {
 		return err
 	}
@@ -168,25 +170,28 @@ func (k *Kubelet) repeat(ctx context.Context, u *scenario.Update) error {
 	return k.update(ctx, u)
 }
 
+// stop stops a pod or a container.
 func (k *Kubelet) stop(ctx context.Context, ref scenario.Ref) (err error) {
 	if ref.Container() == "" {
-		_, err = k.calls.StopPodSandbox(ctx, &v1.StopPodSandboxRequest{PodSandboxId: k.pod(ref)})
+		_, err = k.calls.StopPodSandbox(ctx, &v1.StopPodSandboxRequest{PodSandboxId: k.podID(ref)})
 	} else {
-		_, err = k.calls.StopContainer(ctx, &v1.StopContainerRequest{ContainerId: k.container(ref)})
+		_, err = k.calls.StopContainer(ctx, &v1.StopContainerRequest{ContainerId: k.containerID(ref)})
 	}
 	return err
 }
 
+// remove removes a stopped pod or container.
 func (k *Kubelet) remove(ctx context.Context, ref scenario.Ref) (err error) {
 	if ref.Container() == "" {
-		_, err = k.calls.RemovePodSandbox(ctx, &v1.RemovePodSandboxRequest{PodSandboxId: k.pod(ref)})
+		_, err = k.calls.RemovePodSandbox(ctx, &v1.RemovePodSandboxRequest{PodSandboxId: k.podID(ref)})
 	} else {
-		_, err = k.calls.RemoveContainer(ctx, &v1.RemoveContainerRequest{ContainerId: k.container(ref)})
+		_, err = k.calls.RemoveContainer(ctx, &v1.RemoveContainerRequest{ContainerId: k.containerID(ref)})
 	}
 	return err
 }
 
-func (k *Kubelet) pod(ref scenario.Ref) string {
+// podID returns the id of a pod's sandbox; "" if the runtime has no such pod.
+func (k *Kubelet) podID(ref scenario.Ref) string {
 	for _, p := range k.runtime.Sandboxes() {
 		if p.Ref == ref {
 			return p.ID
@@ -195,7 +200,8 @@ func (k *Kubelet) pod(ref scenario.Ref) string {
 	return ""
 }
 
-func (k *Kubelet) container(ref scenario.Ref) string {
+// containerID returns the id of a container; "" if the runtime has no such container.
+func (k *Kubelet) containerID(ref scenario.Ref) string {
 	for _, c := range k.runtime.Containers() {
 		if c.Ref == ref {
 			return c.ID

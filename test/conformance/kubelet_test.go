@@ -17,7 +17,7 @@ func TestKubeletRepeatsResize(t *testing.T) {
 	resize := &scenario.Update{Container: container, Resources: scenario.Resources{Shares: new(uint64(2048)), Quota: new(int64(200_000))}}
 	quota := func() int64 {
 		t.Helper()
-		r, err := k.calls.ContainerStatus(t.Context(), &v1.ContainerStatusRequest{ContainerId: k.container(container)})
+		r, err := k.calls.ContainerStatus(t.Context(), &v1.ContainerStatusRequest{ContainerId: k.containerID(container)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func TestOlderRuntimes(t *testing.T) {
 				s.Node.Cgroup, s.Node.Driver = at.cgroup, at.driver
 				return s
 			}
-			claims := load(t).HasClaims()
+			claims := load(t).HasCPUClaims()
 			name := strings.TrimSuffix(file[strings.LastIndex(file, "/")+1:], ".yaml")
 			for k, p := range Players() {
 				if p.Attachment.Name == "hooks" && kind != sim.CRIO || p.Attachment.Name == "bypass" && kind == sim.Containerd17 {

@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// outcome computes what must be in force now.
+// outcome returns the present decisions for all live pods and containers, and the state that each must have.
 func (e *Engine) outcome() Outcome {
 	o := Outcome{Containers: map[scenario.Ref]Decision{}, Pods: map[scenario.Ref]Decision{}, Refused: maps.Clone(e.refused)}
 	for ref, p := range e.pods {
@@ -31,6 +31,7 @@ func (e *Engine) outcome() Outcome {
 	return o
 }
 
+// container returns the decision for a container, and the state that the container must have.
 func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decision {
 	values := e.state.Values(c)
 	d := e.decisionOf(values)
@@ -59,7 +60,7 @@ func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decision {
 	return d
 }
 
-// addCreationValues adds to a state what only a creation can set and nothing changes later.
+// addCreationValues adds the values that are set when the container is created and that never change later to a state.
 func (c *ctr) addCreationValues(s *effective.State) {
 	s.Env, s.Mounts, s.Process = map[string]string{}, map[string]string{}, map[string]string{}
 	maps.Copy(s.Env, c.requested.Env)
@@ -100,12 +101,12 @@ func (e *Engine) podCPUs(pod scenario.Ref) string {
 	return s.CPUs
 }
 
-// decisionOf returns a Decision with values, and without its other fields.
+// decisionOf returns a Decision that has only its fields Values and Fields set.
 func (e *Engine) decisionOf(values []lifecycle.Value) Decision {
 	d := Decision{Values: map[string]string{}, Fields: map[string]lifecycle.Field{}}
 	for _, v := range values {
 		if v.Why.Hook == "" {
-			continue // restores the requested value where a container still has the agent's value
+			continue // no hook decided the value: it only restores the requested value of a setting
 		}
 		name := v.Field.String()
 		if v.Key != "" {
@@ -124,16 +125,16 @@ func (e *Engine) emptyState() effective.State {
 		nodes = append(nodes, n.ID)
 	}
 	s := effective.State{
-		CPUs: m.Format(m.Online()), Mems: topology.FormatList(nodes), V2: e.v2,
+		CPUs: m.Format(m.Online()), Mems: topology.FormatList(nodes), V2: e.isCgroupV2,
 		Shares: 1024, Quota: effective.Unlimited, Period: 100_000, Memory: effective.Unlimited,
 	}
-	if e.v2 {
+	if e.isCgroupV2 {
 		s.Shares = 100
 	}
 	return s
 }
 
-// apply sets resources in a state. 0 and "" mean "not set".
+// apply returns the state s with the resources r. A resource that is 0 or "" does not change the state.
 func (e *Engine) apply(s effective.State, r lifecycle.Resources) effective.State {
 	if r.CPU.CPUs != "" {
 		s.CPUs = r.CPU.CPUs
@@ -143,7 +144,7 @@ func (e *Engine) apply(s effective.State, r lifecycle.Resources) effective.State
 	}
 	if n := r.CPU.Shares.V; n != 0 {
 		s.Shares = n
-		if e.v2 {
+		if e.isCgroupV2 {
 			s.Shares = effective.Weight(n)
 		}
 	}
@@ -159,13 +160,13 @@ func (e *Engine) apply(s effective.State, r lifecycle.Resources) effective.State
 	return s
 }
 
-// setIdleWeight sets the weight that the kernel shows for a cgroup with cpu.idle: in version 1 the smallest one, in
-// version 2 none (sched_group_set_idle, 5.15).
+// setIdleWeight sets the weight that the kernel shows for a cgroup with cpu.idle: 3 in cgroup version 1, and 0 in
+// version 2 (sched_group_set_idle, Linux 5.15).
 func (e *Engine) setIdleWeight(s effective.State, values []lifecycle.Value) effective.State {
 	for _, v := range values {
 		if v.Field == lifecycle.Unified && v.Key == "cpu.idle" && v.Text == "1" {
 			s.Shares = 3
-			if e.v2 {
+			if e.isCgroupV2 {
 				s.Shares = 0
 			}
 		}
@@ -173,7 +174,7 @@ func (e *Engine) setIdleWeight(s effective.State, values []lifecycle.Value) effe
 	return s
 }
 
-// resources returns the values that are fields of Resources.
+// resources returns those values as Resources that have a field there, such as CPU shares. It ignores other values.
 func resources(values []lifecycle.Value) lifecycle.Resources {
 	var r lifecycle.Resources
 	for _, v := range values {

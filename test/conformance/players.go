@@ -24,7 +24,7 @@ import (
 // Player plays scenarios through one attachment.
 type Player struct {
 	Attachment parity.Attachment
-	// Connector makes the agent's attachment for one play; nil for an NRI plugin.
+	// Connector makes the Connector of one play; nil if the agent is an NRI plugin.
 	Connector func() sim.Connector
 	// LimitSteps are the steps of scenarios at which a limit of the attachment shows.
 	LimitSteps []LimitStep
@@ -36,17 +36,17 @@ func (p Player) movesInterfaces() bool {
 	return way.BeforeStart()
 }
 
-// LimitStep is a step at which a limit of the attachment shows.
+// LimitStep is a step of a scenario at which a limit of the attachment shows.
 type LimitStep struct {
 	Limit                  parity.Limit
-	Scenario, Step, Cgroup string // an empty Cgroup means both versions
-	// Fails is a part of the error that the kubelet's request returns.
+	Scenario, Step, Cgroup string // the names of scenario and step; the cgroup version, "" for both
+	// Fails is a part of the error that the kubelet's request returns; "" if the request succeeds.
 	Fails string
-	// Differs is a container whose state differs from then on.
+	// Differs is a container whose state differs from the engine's decision after this step; "" for none.
 	Differs scenario.Ref
 }
 
-// Players returns one player for each attachment. A new attachment is a new entry.
+// Players returns one player for each attachment. Add a player for each new attachment.
 func Players() []Player {
 	return []Player{
 		{Attachment: parity.ByName("nri")},
@@ -68,7 +68,7 @@ func Players() []Player {
 // NewAgent makes the agent of a play.
 func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 	options := simulated.Options(o)
-	options.Proc = filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc") // the fake kernel's processes do not exist on this host
+	options.Proc = filepath.Join(filepath.Dir(o.Config.Paths.Key), "no-proc") // /proc of this host lacks the fake kernel's processes
 	options.PollInterval, options.FreeMemory = 10*time.Millisecond, func() {}
 	if kernel, fake := o.Tree.FS.(*kernel.Cgroups); fake {
 		options.Watch = func() (cgroup.Watcher, error) { return Watch(kernel), nil }
@@ -79,11 +79,11 @@ func NewAgent(o sim.AgentOptions) (sim.Agent, error) {
 // criConnector connects an agent and a kubelet to the embedded runtime's CRI. The agent is a proxy between the kubelet
 // and the runtime (cri), a second client of the runtime (bypass), or the hook server of a runtime proxy (hooks).
 type criConnector struct {
-	attach string
-	dir    string
+	attach string // the value of the configuration key attach: cri, bypass or hooks
+	dir    string // the directory of the sockets
 
-	comparer *requestComparer    // compares the requests that are sent and received; nil if the test does not compare
-	known    *rememberedRequests // what the proxy remembers, also over a restart of the runtime
+	comparer      *requestComparer // compares the requests that are sent and received; nil if the test does not compare
+	proxyRequests *storedRequests  // the requests that the proxy stores, also during a restart of the runtime
 
 	criServer *cri.Server
 	kubelet   *Kubelet
@@ -100,13 +100,13 @@ func (s *criConnector) Configure(c *config.Config, dir string) {
 	c.CRI.Endpoint, c.CRI.ImageEndpoint, c.CRI.Socket = "unix://"+s.runtimeSocket(), "", s.proxySocket()
 	c.Bypass.CgroupRoot = "/"
 	if s.attach == "hooks" {
-		c.FailurePolicy.Agent = "fail" // like the proxy's
+		c.FailurePolicy.Agent = "fail" // hookProxy also has the failure policy Fail
 		c.HookServers.Socket, c.HookServers.Register = s.hooksSocket(), filepath.Join(dir, "hookserver.d", "trimtab.json")
 	}
-	c.PodSpec.Wait = 1000 // results must not depend on the load of the machine
+	c.PodSpec.Wait = 1000 // the specs must arrive in time even on a busy machine
 }
 
-// Open serves the runtime's CRI and connects the kubelet to the socket that kubelets use.
+// Open serves the runtime's CRI, and connects the kubelet to the socket of the runtime or of the CRI proxy.
 func (s *criConnector) Open(_ context.Context, r *sim.Runtime) (err error) {
 	if s.criServer, err = cri.Serve(r, cri.Options{Socket: s.runtimeSocket(), Received: s.comparer.received}); err != nil {
 		return err
@@ -118,13 +118,13 @@ func (s *criConnector) Open(_ context.Context, r *sim.Runtime) (err error) {
 	if s.kubelet, err = NewKubelet(r, socket, grpc.WithUnaryInterceptor(s.comparer.send)); err != nil || s.attach != "hooks" {
 		return err
 	}
-	if s.known == nil {
-		s.known = newRememberedRequests()
+	if s.proxyRequests == nil {
+		s.proxyRequests = newStoredRequests()
 	}
-	return s.kubelet.throughProxy(s.hooksSocket(), s.known)
+	return s.kubelet.throughProxy(s.hooksSocket(), s.proxyRequests)
 }
 
-// Close stops the server and the kubelet.
+// Close closes the connections of the kubelet, and stops the CRI server.
 func (s *criConnector) Close() (err error) {
 	if s.kubelet != nil {
 		err = s.kubelet.Close()
@@ -136,13 +136,13 @@ func (s *criConnector) Close() (err error) {
 	return err
 }
 
-// Act passes the step to the kubelet.
+// Act makes the kubelet perform the actions of a step.
 func (s *criConnector) Act(ctx context.Context, step *scenario.Step) error {
 	return s.kubelet.Act(ctx, step)
 }
 
-// Repeat repeats an update that an agent with attach: bypass may have undone. Such an agent may write the resources of
-// a container as it read them just before the kubelet's update.
+// Repeat repeats an update that an agent with attach: bypass may have undone. Such an agent may write resources of a
+// container that it read just before the kubelet's update.
 func (s *criConnector) Repeat(ctx context.Context, step *scenario.Step) error {
 	if s.attach != "bypass" {
 		return nil
@@ -156,13 +156,13 @@ func (s *criConnector) AwaitReconnect(ctx context.Context, patience time.Duratio
 	defer late.Stop()
 	check := time.NewTicker(2 * time.Millisecond)
 	defer check.Stop()
-	for s.criServer.Lists() == 0 {
+	for s.criServer.ListCalls() == 0 {
 		select {
 		case <-check.C:
 		case <-late.C:
-			return fmt.Errorf("the agent did not ask the runtime within %s", patience)
+			return fmt.Errorf("the agent did not list the runtime's pods and containers within %s", patience)
 		case <-ctx.Done():
-			return errors.New("the agent ended meanwhile")
+			return errors.New("the agent ended before it listed the runtime's pods and containers")
 		}
 	}
 	return nil

@@ -112,7 +112,7 @@ func (s *sharedRuntime) startAgent(name, attach, shared string, change func(*con
 	r.agent, err = agent.New(agent.Options{
 		Log:    slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("agent", name),
 		Config: c, ConfigFile: "", Version: name, Machine: m, Tree: &cgroup.Tree{FS: s.tree, Version: cgroup.V2}, PollInterval: 10 * time.Millisecond,
-		CgroupDir: s.cgroups, Sweep: 500 * time.Millisecond, Proc: filepath.Join(dir, "no-proc"), Watch: func() (cgroup.Watcher, error) { return Watch(s.tree), nil },
+		CgroupDir: s.cgroups, SweepInterval: 500 * time.Millisecond, Proc: filepath.Join(dir, "no-proc"), Watch: func() (cgroup.Watcher, error) { return Watch(s.tree), nil },
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -197,7 +197,7 @@ func (s *sharedRuntime) kubelet(r *attachedAgent) *Kubelet {
 	}
 	k, err := NewKubelet(s.runtime, socket)
 	if err == nil && r != nil && r.attach == "hooks" {
-		err = k.throughProxy(r.config.HookServers.Socket, newRememberedRequests())
+		err = k.throughProxy(r.config.HookServers.Socket, newStoredRequests())
 	}
 	if err != nil {
 		s.t.Fatal(err)

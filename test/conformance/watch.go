@@ -9,28 +9,29 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// Watcher reports changes of a fake kernel's tree, as inotify does of the real
-// one's.
+// Watcher reports changes of a fake kernel's cgroup tree, in place of inotify.
 type Watcher struct {
 	kernel        *kernel.Cgroups
-	stopListening func() // ends the calls of change
+	stopListening func() // makes the fake kernel stop calling change
 	out           chan cgroup.Notice
 
 	mu      sync.Mutex
-	watched map[string]bool
-	lost    bool // an overflow is still to be reported
+	watched map[string]bool // the watched directories
+	lost    bool            // a change was lost, and no overflow has been reported since then
 }
 
-// queueSize is how many events the kernel queues by default (fs.inotify.max_queued_events).
+// queueSize is how many events a real kernel queues by default (fs.inotify.max_queued_events).
 const queueSize = 16384
 
-// Watch starts to watch a kernel. The caller closes the watcher.
+// Watch returns a Watcher of a fake kernel's tree. The caller closes it.
 func Watch(k *kernel.Cgroups) *Watcher {
 	w := &Watcher{kernel: k, out: make(chan cgroup.Notice, queueSize), watched: map[string]bool{}}
 	w.stopListening = k.OnChange(w.change)
 	return w
 }
 
+// change handles a change of a file or directory of the fake kernel. It sends a notice if the directory above is
+// watched.
 func (w *Watcher) change(file string, c cgroup.Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +53,7 @@ func (w *Watcher) change(file string, c cgroup.Change) {
 	}
 }
 
-// Add watches a directory.
+// Add begins to watch a directory.
 func (w *Watcher) Add(dir string) error {
 	w.mu.Lock()
 	w.watched[dir] = true
@@ -71,10 +72,10 @@ func (w *Watcher) Remove(dir string) {
 	delete(w.watched, dir)
 }
 
-// Notices returns the changes in their order.
+// Notices returns the channel that gets the changes, in the order in which they happened.
 func (w *Watcher) Notices() <-chan cgroup.Notice { return w.out }
 
-// Close ends the watcher.
+// Close stops the watcher.
 func (w *Watcher) Close() error {
 	w.stopListening()
 	return nil

@@ -25,7 +25,7 @@ func (r *attachedAgent) missingCgroup(pod scenario.Ref) {
 		var errs []error
 		for what, want := range map[string][]string{
 			"status": {string(pod) + "/a"}, "readyz": {string(pod) + "/a", "cgroup.root"},
-			"explain": {"cgroup.root", "the container runs, and its cgroup ", "is not in the tree"},
+			"explain": {"cgroup.root", "the container runs, but its cgroup ", "is not in the tree"},
 		} {
 			for _, w := range want {
 				if !strings.Contains(reported[what], w) {

@@ -7,24 +7,24 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// Errors that calls on cgroup files may return, besides those for refused values. A close may fail after the value is
-// in force.
+// Faults of calls on cgroup files. Real calls can also return other errors, when the kernel refuses a value. The first
+// write fault fails after the value is in force.
 var (
 	kernelReadFaults  = errnoFaults(syscall.EIO, syscall.EINTR, syscall.EMFILE)
 	kernelWriteFaults = append([]Fault{{Kind: "EIO at close", Err: syscall.EIO, Late: true}},
 		errnoFaults(syscall.EIO, syscall.EINTR, syscall.EBUSY, syscall.EMFILE)...)
 )
 
-// Kernel makes calls on cgroup files fail. It calls wrote after each write that reached the kernel, before the next
-// call; nil if not needed.
-func Kernel(p *Plan, under cgroup.FS, wrote func(path string)) cgroup.FS {
-	return &kernel{p, under, wrote}
+// Kernel returns cgroup files whose calls fail as the plan says; the other calls go to inner. If afterWrite is not nil,
+// it is called after each write that reached inner.
+func Kernel(p *Plan, inner cgroup.FS, afterWrite func(path string)) cgroup.FS {
+	return &kernel{p, inner, afterWrite}
 }
 
 type kernel struct {
 	plan  *Plan
 	fs    cgroup.FS
-	wrote func(path string)
+	wrote func(path string) // is called after each write that reached fs; may be nil
 }
 
 func (k *kernel) ReadFile(path string) ([]byte, error) {

@@ -13,12 +13,12 @@ import (
 // Fault is the fault of one call. The zero value is no fault.
 type Fault struct {
 	Kind string // the name in the counts
-	Err  error
-	// Short makes a write take half of its data, without an error if Err is nil.
+	Err  error  // the error that the call returns
+	// Short means that a write writes only half of its data. The write returns Err, which may be nil.
 	Short bool
-	// Late fails the call after its work is done.
+	// Late means that the call does its work before it fails.
 	Late bool
-	// Broken closes the connection.
+	// Broken means that the call closes the connection.
 	Broken bool
 	// Delay delays the call.
 	Delay time.Duration
@@ -26,6 +26,7 @@ type Fault struct {
 
 // Plan chooses the calls that fail, and counts them.
 type Plan struct {
+	// decide returns the fault of call number n, counted from 0, or no fault. The call can have the faults in kinds.
 	decide func(n int, call string, kinds []Fault) Fault
 
 	mu       sync.Mutex
@@ -35,29 +36,29 @@ type Plan struct {
 	counts   map[string]map[string]int // by call and kind
 }
 
-// FailCalls makes the calls from n to last fail, counted from 0. Of the faults that a kind of call can have, which
-// chooses one by its index.
-func FailCalls(n, last, which int) *Plan {
+// FailCalls returns a plan in which the calls with the numbers from first to last fail, counted from 0. A kind of call
+// can have several faults: faultIndex is the index of the fault in their list.
+func FailCalls(first, last, faultIndex int) *Plan {
 	return &Plan{decide: func(at int, _ string, kinds []Fault) Fault {
-		if at < n || at > last {
+		if at < first || at > last {
 			return Fault{}
 		}
-		return kinds[which%len(kinds)]
+		return kinds[faultIndex%len(kinds)]
 	}}
 }
 
-// FailRandomly makes one of oneIn calls fail at random. The keys of oneIn are prefixes of call names; the longest match
-// counts.
+// FailRandomly returns a plan in which calls fail at random. The keys of oneIn are prefixes of call names. On average,
+// one of oneIn[key] calls with this prefix fails. If several keys match a call, the longest key counts.
 func FailRandomly(seed uint64, oneIn map[string]int) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	return &Plan{decide: func(_ int, call string, kinds []Fault) Fault {
-		most, length := 0, -1
+		rate, length := 0, -1
 		for name, n := range oneIn {
 			if strings.HasPrefix(call, name) && len(name) > length {
-				most, length = n, len(name)
+				rate, length = n, len(name)
 			}
 		}
-		if most == 0 || rng.IntN(most) > 0 {
+		if rate == 0 || rng.IntN(rate) > 0 {
 			return Fault{}
 		}
 		return kinds[rng.IntN(len(kinds))]
@@ -99,7 +100,7 @@ func (p *Plan) set(off bool) {
 	p.disabled = off
 }
 
-// Calls returns the number of calls while the plan was on.
+// Calls returns the number of calls. It does not count calls between Off and On.
 func (p *Plan) Calls() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +114,7 @@ func (p *Plan) Faults() int {
 	return p.faults
 }
 
-// Add adds the counts of another plan.
+// Add adds the counts of another plan to the counts of this plan.
 func (p *Plan) Add(o *Plan) {
 	o.mu.Lock()
 	counts, calls, faults := o.counts, o.calls, o.faults

@@ -10,7 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// pause is the delay of a busy peer.
+// pause is the length of a delay, like the delay of a busy peer.
 const pause = 2 * time.Millisecond
 
 var (
@@ -24,7 +24,8 @@ var (
 	writeFaults = append([]Fault{{Kind: "short write, EPIPE", Err: syscall.EPIPE, Short: true, Broken: true}}, readFaults...)
 )
 
-// Dial makes dialling and the dialled connections fail. name is their name in the counts.
+// Dial returns a Dialer whose calls, and whose connections' calls, fail as the plan says. In the counts, the names of
+// these calls begin with the parameter name.
 func Dial(p *Plan, name string) socket.Dialer {
 	return func(ctx context.Context, path string) (net.Conn, error) {
 		if f := p.next(name+" dial", dialFaults); f.Err != nil {
@@ -38,13 +39,14 @@ func Dial(p *Plan, name string) socket.Dialer {
 	}
 }
 
-// Accept makes accepting and the accepted connections of a listener fail.
+// Accept returns a function that wraps a listener. Calls on the wrapped listener and on its connections fail as the
+// plan says. In the counts, the names of these calls begin with the parameter name.
 func Accept(p *Plan, name string) func(net.Listener) net.Listener {
 	return func(l net.Listener) net.Listener { return &listener{l, p, name} }
 }
 
 func opError(op string, err error) error {
-	if e, ok := err.(syscall.Errno); ok { //nolint:errorlint // a table's entry
+	if e, ok := err.(syscall.Errno); ok { //nolint:errorlint // the errors of the fault tables are not wrapped
 		err = os.NewSyscallError(op, e)
 	}
 	return &net.OpError{Op: op, Net: "unix", Err: err}
@@ -89,22 +91,23 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// fail carries out a fault. A broken connection is closed, which its peer notices.
-func (c *conn) fail(op string, f Fault, short func()) error {
+// fail carries out a fault, and returns its error. If there is an error, fail closes the connection, so that the peer
+// notices the fault. For a short write, it first calls writeHalf, which may be nil.
+func (c *conn) fail(op string, f Fault, writeHalf func()) error {
 	if f.Delay > 0 {
 		<-time.NewTimer(f.Delay).C
 	}
 	if f.Err == nil {
 		return nil
 	}
-	if f.Short && short != nil {
-		short()
+	if f.Short && writeHalf != nil {
+		writeHalf()
 	}
-	_ = c.Conn.Close() // the fault is the error that counts
+	_ = c.Conn.Close() // the error of the fault is more important than the error of Close
 	return opError(op, f.Err)
 }
 
-// Close closes the connection, and may return an error.
+// Close closes the connection. It closes the connection even if the plan makes Close return an error.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	if f := c.plan.next(c.name+" close", errnoFaults(syscall.EIO)); f.Err != nil {

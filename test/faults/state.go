@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// errnoFault returns a fault that only returns an error.
+// errnoFault returns a fault with an error and no other effect.
 func errnoFault(e syscall.Errno) Fault {
 	return Fault{Kind: map[syscall.Errno]string{
 		syscall.EIO: "EIO", syscall.ENOSPC: "ENOSPC", syscall.EROFS: "EROFS", syscall.EINTR: "EINTR", syscall.EMFILE: "EMFILE",
@@ -32,14 +32,15 @@ var (
 	fileWriteFaults  = append([]Fault{{Kind: "short write", Short: true}, {Kind: "short write, ENOSPC", Short: true, Err: syscall.ENOSPC}}, fileChangeFaults...)
 )
 
-// Files makes calls on state files fail.
-func Files(p *Plan, under statefile.FS) statefile.FS { return &files{p, under} }
+// Files returns state files whose calls fail as the plan says; the other calls go to inner.
+func Files(p *Plan, inner statefile.FS) statefile.FS { return &files{p, inner} }
 
 type files struct {
 	plan *Plan
 	fs   statefile.FS
 }
 
+// fail returns the error of a call that the plan makes fail; nil for other calls.
 func (f *files) fail(call, name string, kinds []Fault) error {
 	if fault := f.plan.next("state "+call, kinds); fault.Err != nil {
 		return &fs.PathError{Op: call, Path: name, Err: fault.Err}
@@ -87,22 +88,22 @@ func (f *files) Names() ([]string, error) {
 }
 
 type file struct {
-	of    *files
-	name  string
-	under statefile.File
+	parent   *files // the state files that have this file
+	name     string
+	realFile statefile.File // the real file
 }
 
 func (f *file) Read(p []byte) (int, error) {
-	if err := f.of.fail("read", f.name, fileReadFaults); err != nil {
+	if err := f.parent.fail("read", f.name, fileReadFaults); err != nil {
 		return 0, err
 	}
-	return f.under.Read(p)
+	return f.realFile.Read(p)
 }
 
 func (f *file) Write(p []byte) (int, error) {
-	switch fault := f.of.plan.next("state write", fileWriteFaults); {
+	switch fault := f.parent.plan.next("state write", fileWriteFaults); {
 	case fault.Short:
-		n, err := f.under.Write(p[:len(p)/2])
+		n, err := f.realFile.Write(p[:len(p)/2])
 		if err == nil && fault.Err != nil {
 			err = &fs.PathError{Op: "write", Path: f.name, Err: fault.Err}
 		}
@@ -110,38 +111,38 @@ func (f *file) Write(p []byte) (int, error) {
 	case fault.Err != nil:
 		return 0, &fs.PathError{Op: "write", Path: f.name, Err: fault.Err}
 	}
-	return f.under.Write(p)
+	return f.realFile.Write(p)
 }
 
-// Close always closes the file, like the kernel, and may return an error.
+// Close closes the file even if the plan makes Close return an error, like the kernel.
 func (f *file) Close() error {
-	err := f.under.Close()
-	if failed := f.of.fail("close", f.name, fileChangeFaults); failed != nil {
+	err := f.realFile.Close()
+	if failed := f.parent.fail("close", f.name, fileChangeFaults); failed != nil {
 		return failed
 	}
 	return err
 }
 
-// Sync does not wait for the disk, since no machine crashes in tests.
-func (f *file) Sync() error { return f.of.fail("sync", f.name, fileChangeFaults) }
+// Sync does not wait for the disk, because the machine does not crash in the tests.
+func (f *file) Sync() error { return f.parent.fail("sync", f.name, fileChangeFaults) }
 
 func (f *file) Stat() (fs.FileInfo, error) {
-	if err := f.of.fail("stat", f.name, fileReadFaults); err != nil {
+	if err := f.parent.fail("stat", f.name, fileReadFaults); err != nil {
 		return nil, err
 	}
-	return f.under.Stat()
+	return f.realFile.Stat()
 }
 
 func (f *file) Chmod(mode fs.FileMode) error {
-	if err := f.of.fail("chmod", f.name, fileChangeFaults); err != nil {
+	if err := f.parent.fail("chmod", f.name, fileChangeFaults); err != nil {
 		return err
 	}
-	return f.under.Chmod(mode)
+	return f.realFile.Chmod(mode)
 }
 
 func (f *file) Lock() (bool, error) {
-	if err := f.of.fail("lock", f.name, fileLockFaults); err != nil {
+	if err := f.parent.fail("lock", f.name, fileLockFaults); err != nil {
 		return false, err
 	}
-	return f.under.Lock()
+	return f.realFile.Lock()
 }

@@ -1,5 +1,6 @@
-// Package hostile makes the pods that are most expensive to read among those that the API server accepts: 256 KiB of
-// annotations in total, labels of 63 letters. Tests bound the cost for the agent, and benchmarks measure it.
+// Package hostile makes pods whose annotations and labels are as expensive to parse as the API server allows: 256 KiB
+// of annotations in total, and labels of 63 letters. Tests limit what such a pod may cost the agent, and benchmarks
+// measure the cost.
 package hostile
 
 import (
@@ -24,21 +25,24 @@ type Pod struct {
 	Labels, Annotations map[string]string
 }
 
-// The keys whose values are JSON, and those whose values are lists.
+// The annotation keys of the pods, by the format of their values.
 var (
+	// jsonKeys are the keys whose values are JSON.
 	jsonKeys = []string{
 		"scheduling.koordinator.sh/resource-status", "scheduling.koordinator.sh/resource-spec", "node.koordinator.sh/extended-resource-spec",
 		"scheduling.koordinator.sh/device-allocated", "koordinator.sh/cpuQOS", "koordinator.sh/oom-score-adj-spec", "koordinator.sh/blkioQOS",
 		"node.koordinator.sh/resctrl", "katalyst.kubewharf.io/cpu_enhancement", "katalyst.kubewharf.io/memory_enhancement",
 		"katalyst.kubewharf.io/network_enhancement", "volcano.sh/blkio-limit", "trimtab.io/hugepage-limits", "trimtab.io/cdi-devices",
 	}
-	// The keys whose text is YAML.
+	// yamlKeys are the keys whose values are YAML.
 	yamlKeys = []string{
 		"ulimits.noderesource.dev", "io-priority.noderesource.dev/pod", "scheduling-policy.nri.io", "memory-policy.noderesource.dev/container.a",
 		"sysctl.noderesource.dev", "devices.noderesource.dev", "cdi-devices.nri.io", "network-devices.noderesource.dev/pod",
 		"mounts.noderesource.dev", "netdevice.noderesource.dev/pod",
 	}
+	// listKeys are the keys whose values are lists with commas, such as "0-3,7".
 	listKeys = []string{"katalyst.kubewharf.io/numa_bind_result", "katalyst.kubewharf.io/numa_ids", "trimtab.io/cpu-env", "schemata.rdt.noderesource.dev"}
+	// nameKeys are the keys whose values are a single name, number or text.
 	nameKeys = []string{
 		"katalyst.kubewharf.io/qos_level", "katalyst.kubewharf.io/numa_number", "volcano.sh/preemptable", "volcano.sh/cache-limit",
 		"volcano.sh/quota-burst-time", "volcano.sh/quota-turbo", "volcano.sh/cpi", "koordinator.sh/oom-score-adj", "trimtab.io/unset-cpu-quota",
@@ -51,9 +55,10 @@ func Keys() []string {
 	return slices.Concat(jsonKeys, listKeys, nameKeys, yamlKeys)
 }
 
-// Pods returns the pods. Their values are as long as the API server accepts, or have at most read bytes. read is the
-// length of the longest value that the agent parses. The agent refuses longer values because of their length.
-func Pods(read int) []Pod {
+// Pods returns the pods. The agent parses values of at most maxParsed bytes, and refuses longer values because of their
+// length. So some pods have one value as long as the API server accepts. The other pods have values of at most
+// maxParsed bytes.
+func Pods(maxParsed int) []Pod {
 	var out []Pod
 	add := func(name string, annotations map[string]string) {
 		out = append(out, Pod{Name: name, Labels: classLabels(), Annotations: annotations})
@@ -64,13 +69,13 @@ func Pods(read int) []Pod {
 	for _, s := range expensiveShapes() {
 		for _, parts := range []int{16, 12, 8, 6, 5, 4, 3, 2} {
 			for _, key := range s.keys {
-				add(fmt.Sprintf("%s, %d/16, %s", s.name, parts, key), addValue(map[string]string{}, key, read*parts/16, s.text))
+				add(fmt.Sprintf("%s, %d/16, %s", s.name, parts, key), addValue(map[string]string{}, key, maxParsed*parts/16, s.text))
 			}
 		}
 		for _, parts := range []int{16, 8, 4, 2, 1} {
 			all := map[string]string{}
 			for _, key := range s.keys {
-				addValue(all, key, min(read, (MaxAnnotationBytes-4096)/len(s.keys))*parts/16, s.text)
+				addValue(all, key, min(maxParsed, (MaxAnnotationBytes-4096)/len(s.keys))*parts/16, s.text)
 			}
 			add(fmt.Sprintf("%s, %d/16, in every key", s.name, parts), all)
 		}
@@ -86,7 +91,7 @@ func Pods(read int) []Pod {
 	return out
 }
 
-// classLabels returns labels with which the agent reads as many keys as possible.
+// classLabels returns labels that make the agent read as many annotation keys as possible.
 func classLabels() map[string]string {
 	return map[string]string{
 		"koordinator.sh/qosClass": "LS", "koordinator.sh/gpu-isolation-provider": "HAMi-core",
@@ -94,6 +99,7 @@ func classLabels() map[string]string {
 	}
 }
 
+// manyLabels returns classLabels and maxLabels long labels.
 func manyLabels() map[string]string {
 	all := classLabels()
 	for n := range maxLabels {
@@ -102,23 +108,25 @@ func manyLabels() map[string]string {
 	return all
 }
 
-// addValue adds a value to annotations and returns them.
-func addValue(to map[string]string, key string, length int, text func(int) string) map[string]string {
-	to[key] = text(length)
-	to["katalyst.kubewharf.io/qos_level"] = "dedicated_cores"
-	if key != "katalyst.kubewharf.io/cpu_enhancement" && to["katalyst.kubewharf.io/cpu_enhancement"] == "" {
-		to["katalyst.kubewharf.io/cpu_enhancement"] = `{"numa_binding":"true"}`
+// addValue adds a value to annotations and returns the annotations. It also adds annotations of Katalyst, because the
+// agent reads some keys only in pods with them.
+func addValue(annotations map[string]string, key string, length int, text func(int) string) map[string]string {
+	annotations[key] = text(length)
+	annotations["katalyst.kubewharf.io/qos_level"] = "dedicated_cores"
+	if key != "katalyst.kubewharf.io/cpu_enhancement" && annotations["katalyst.kubewharf.io/cpu_enhancement"] == "" {
+		annotations["katalyst.kubewharf.io/cpu_enhancement"] = `{"numa_binding":"true"}`
 	}
-	return to
+	return annotations
 }
 
-// shape is a way to make a value expensive to parse.
+// shape is a form of a value that is expensive to parse.
 type shape struct {
 	name string
-	keys []string
-	text func(length int) string
+	keys []string                // the keys that get such a value
+	text func(length int) string // returns a value of at most about this length
 }
 
+// expensiveShapes returns the forms of expensive values.
 func expensiveShapes() []shape {
 	kube := "kubernetes.io/batch-cpu"
 	return []shape{
@@ -166,28 +174,30 @@ func expensiveShapes() []shape {
 	}
 }
 
-// repeatPart returns a function that makes a list of one repeated part.
+// repeatPart returns a function that makes a text of about the given length by repeating part.
 func repeatPart(part string) func(int) string {
 	return func(length int) string { return strings.TrimSuffix(strings.Repeat(part, length/len(part)), ",") }
 }
 
-// quoteParts returns a function that makes a JSON object with one string of repeated parts.
+// quoteParts returns a function that makes a JSON object with one long string, in which part is repeated.
 func quoteParts(part string) func(int) string {
 	return func(length int) string { return `{"a":"` + strings.Repeat(part, (length-10)/len(part)) + `"}` }
 }
 
-// nestLists makes an object of nested lists.
+// nestLists makes a JSON object with deeply nested lists.
 func nestLists(length int) string {
 	n := min(length/2-8, 9000)
 	return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}`
 }
 
-// longName makes an object with a long name that repeats one member many times.
+// longName makes a JSON object for a container with a very long name. The object of the container's requests repeats
+// the same member many times.
 func longName(length int) string {
 	return `{"containers":{"` + strings.Repeat("n", length/2) + `":{"requests":` + numberMembers(`{`, `"a":1%.0s`, `}`)(length/2-40) + `}}}`
 }
 
-// numberMembers returns a function that makes a list of numbered members.
+// numberMembers returns a function that makes a text of at most the given length. The text is before, then many copies
+// of part with commas between them, then after. Each copy of part is formatted with its number.
 func numberMembers(before, part, after string) func(int) string {
 	return func(length int) string {
 		var b strings.Builder

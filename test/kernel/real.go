@@ -1,5 +1,5 @@
-// Package kernel runs the kernel script of test/kernel/script on real kernels: on this host's, in a cgroup of the test,
-// and, with the program guest, on those of the virtual machines of test/vm.
+// Package kernel runs the script of test/kernel/script on real kernels. A test runs it on the kernel of this host, in a
+// cgroup of the test. The program guest runs it on the kernels of the virtual machines of test/vm.
 package kernel
 
 import (
@@ -22,31 +22,36 @@ import (
 	"github.com/trimtab/trimtab/test/kernel/script"
 )
 
-// Timeouts for the kernel's asynchronous work: removing a dead task (taskEndTimeout), and updating cpusets after a
-// hotplug (conditionTimeout, and extraWait after the condition holds). An emulated kernel is slow.
+// Times for which the functions wait for asynchronous work of the kernel. They are long, because an emulated kernel is
+// slow.
 const (
-	taskEndTimeout   = 10 * time.Second
+	// taskEndTimeout is how long AwaitEnd waits until the kernel has removed a dead task.
+	taskEndTimeout = 10 * time.Second
+	// conditionTimeout is how long SetOnline waits until the root cpuset shows the online CPUs.
 	conditionTimeout = 2 * time.Second
-	extraWait        = 300 * time.Millisecond
+	// extraWait is how long SetOnline then waits for the other cpusets.
+	extraWait = 300 * time.Millisecond
 )
 
 // Real is the kernel of this machine.
 type Real struct {
 	*cgroup.Real
-	Dir string // where the hierarchies are mounted
-	// TaskCommand is a program that runs Task.
+	Dir string // the directory in which the cgroup hierarchies are mounted
+	// TaskCommand is the command line of a program that runs Task.
 	TaskCommand []string
 
-	tasks map[int]*task
+	tasks map[int]*task // by process id
 }
 
+// task is a process that runs Task.
 type task struct {
 	cmd   *exec.Cmd
-	in    io.WriteCloser
-	reply *bufio.Reader
+	in    io.WriteCloser // receives the numbers of bytes
+	reply *bufio.Reader  // the lines that the process prints
 }
 
-// controllers returns the mounted hierarchies of version 1.
+// controllers returns the directories of the mounted hierarchies below Dir: one for each controller in version 1, and
+// only "" in version 2.
 func (r *Real) controllers() []string {
 	if _, err := os.Stat(filepath.Join(r.Dir, "cgroup.controllers")); err == nil {
 		return []string{""}
@@ -70,7 +75,7 @@ func (r *Real) Mkdir(dir string) error {
 	return nil
 }
 
-// Rmdir removes a cgroup from every hierarchy, or from none.
+// Rmdir removes a cgroup from every hierarchy. If a hierarchy refuses that, Rmdir makes the cgroup again in the others.
 func (r *Real) Rmdir(dir string) error {
 	var done []string
 	for _, c := range r.controllers() {
@@ -125,7 +130,7 @@ func (r *Real) Grow(pid int, bytes int64) error {
 func (r *Real) Kill(pid int) error {
 	t := r.tasks[pid]
 	if t == nil {
-		return nil // the kernel has already ended it
+		return nil // AwaitEnd has already seen the end of the task
 	}
 	delete(r.tasks, pid)
 	_ = t.cmd.Process.Kill()
@@ -164,7 +169,7 @@ func Task(in io.Reader, out io.Writer) {
 	}
 }
 
-// SetOnline takes a CPU offline or online, and waits until the cpusets show that.
+// SetOnline takes a CPU offline or online, and waits until the cpusets show the change.
 func (r *Real) SetOnline(cpu int, online bool) error {
 	text := "0"
 	if online {
@@ -181,8 +186,8 @@ func (r *Real) SetOnline(cpu int, online bool) error {
 	if !slices.Equal(r.controllers(), []string{""}) {
 		root = "cpuset/cpuset.cpus"
 	}
-	// The kernel updates the root first and its children in the same work item. While partitions own CPUs, the root never
-	// has all of them.
+	// The kernel updates the root cpuset first, and the cpusets below it in the same work item. While partitions own CPUs,
+	// the root never has all CPUs, so the wait then ends after conditionTimeout.
 	wait(func() bool {
 		got, err := os.ReadFile(filepath.Join(r.Dir, root))
 		return err == nil && bytes.Equal(got, want)
@@ -190,8 +195,8 @@ func (r *Real) SetOnline(cpu int, online bool) error {
 	return nil
 }
 
-// wait waits until a condition holds, and then extraWait for the rest of the kernel's work. A condition that never
-// holds is no error: the script records whatever the kernel shows.
+// wait waits until done returns true, but at most for conditionTimeout. Then it waits for extraWait, in which the
+// kernel finishes its work. A timeout is no error: the script records whatever the kernel shows.
 func wait(done func() bool) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -201,7 +206,7 @@ func wait(done func() bool) {
 	<-time.After(extraWait)
 }
 
-// Record runs the script on this machine's kernel.
+// Record runs the script on this machine's kernel, and returns the kernel's answers.
 func Record(r *Real) (script.Recording, error) {
 	v, err := cgroup.Detect(r)
 	if err != nil {
@@ -216,7 +221,7 @@ func Record(r *Real) (script.Recording, error) {
 		CPUs: text("/sys/devices/system/cpu/online"), Mems: text("/sys/devices/system/node/has_memory"),
 	}
 	if v == cgroup.V2 {
-		// Only the script's controllers, so that lists of controllers are the same on every machine.
+		// Enable only the script's controllers, so that lists of controllers are the same on every machine.
 		for c := range strings.FieldsSeq(text(filepath.Join(r.Dir, "cgroup.subtree_control"))) {
 			if err := r.WriteFile("cgroup.subtree_control", []byte("-"+c)); err != nil {
 				return rec, fmt.Errorf("controller %s: %w", c, err)
@@ -240,7 +245,8 @@ func Record(r *Real) (script.Recording, error) {
 	return rec, err
 }
 
-// modules reports, by the files of a cgroup, which optional modules the kernel has.
+// modules returns the value of Recording.Modules: "bfq" if the cgroup dir has a file of this I/O scheduler, otherwise
+// "".
 func (r *Real) modules(dir string) string {
 	for _, f := range []string{dir + "/io.bfq.weight", "blkio/" + dir + "/blkio.bfq.weight"} {
 		if _, err := r.ReadFile(f); err == nil {
@@ -250,7 +256,7 @@ func (r *Real) modules(dir string) string {
 	return ""
 }
 
-// device returns the number of a block device of the machine.
+// device returns the number of a block device of the machine, as MAJOR:MINOR; "" if there is none.
 func device() string {
 	all, _ := filepath.Glob("/sys/block/*/dev")
 	for _, f := range all {

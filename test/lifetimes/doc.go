@@ -1,3 +1,3 @@
-// Package lifetimes starts and ends ten thousand pods, with the end events in every order, and checks that afterwards
-// nothing of them stays in memory.
+// Package lifetimes starts and ends 20,000 pods, with the end events in every order. It checks that the agent's memory
+// then has no data of these pods.
 package lifetimes

@@ -22,7 +22,7 @@ func lifetimes() int {
 
 // bounded has the places that may grow up to a bound, such as a journal that is rewritten when too many of its lines
 // are about ended pods.
-var bounded = map[string]int{"keeper.Originals.remembered": 1100}
+var bounded = map[string]int{"keeper.Originals.leftovers": 1100}
 
 // skip has the types that a census does not enter: they do not grow with pods, or their own tests bound them.
 var skip = []string{"*topology.", "topology.", "slog.", "*slog.", "[]api.Event", "*kernel.Cgroups", "*prometheus.", "hook.", "engine.Policy"}

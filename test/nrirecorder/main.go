@@ -1,11 +1,11 @@
 // Command nrirecorder is an NRI plugin that changes nothing and writes each message of the runtime as a line of JSON.
-// Trimtab's tests replay such recordings (internal/attach/nri/testdata/recorded). A recording of another runtime or
-// release shows how Trimtab behaves there.
+// Trimtab's tests replay such recordings (internal/attach/nri/testdata/recorded). A recording of another runtime, or of
+// another release of a runtime, shows how Trimtab behaves with it.
 //
 //	go run ./test/nrirecorder -out nri.jsonl   # as root; stop it with Ctrl-C
 //
-// Without -all it leaves out arguments and the values of environment variables. Check labels and annotations before you
-// pass a recording on.
+// Without -all, a recording has neither the arguments of containers nor the values of their environment variables. It
+// always has labels and annotations. Check these before you give a recording to others.
 package main
 
 import (
@@ -34,8 +34,8 @@ func main() {
 	out := flag.String("out", "nri.jsonl", "append the messages to this file")
 	flag.StringVar(&o.socket, "socket", api.DefaultSocketPath, "NRI socket of the runtime")
 	flag.StringVar(&o.name, "name", "recorder", "name of the plugin")
-	flag.StringVar(&o.index, "index", "99", "index of the plugin: 99 sees the changes of all other plugins")
-	flag.BoolVar(&o.all, "all", false, "write arguments and values of variables, too, which may be secret")
+	flag.StringVar(&o.index, "index", "99", "index of the plugin: a plugin with index 99 sees the changes of all other plugins")
+	flag.BoolVar(&o.all, "all", false, "also write the arguments and the values of environment variables, which may be secret")
 	flag.Parse()
 	file, err := os.OpenFile(*out, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -50,9 +50,10 @@ func main() {
 	}
 }
 
+// options are the flags of the command, and the output.
 type options struct {
 	socket, name, index string
-	all                 bool
+	all                 bool // also write arguments and the values of environment variables
 	out                 io.Writer
 }
 
@@ -65,21 +66,21 @@ func record(ctx context.Context, o options) error {
 		err = r.stub.Run(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("record the messages at %s: %w", o.socket, err)
+		return fmt.Errorf("cannot record the messages at the NRI socket %s: %w", o.socket, err)
 	}
 	return nil
 }
 
-// recorder is the plugin.
+// recorder is the NRI plugin. Its exported methods are the handlers of NRI messages.
 type recorder struct {
 	o     options
 	stub  stub.Stub
 	start time.Time
 
-	mu sync.Mutex // one line at a time
+	mu sync.Mutex // held while a line is written
 }
 
-// line is one message.
+// line is one message of the runtime, as a line of the recording.
 type line struct {
 	Event     string          `json:"event"`
 	MS        int64           `json:"ms"` // since the plugin connected
@@ -90,9 +91,10 @@ type line struct {
 	Container json.RawMessage `json:"container,omitempty"`
 	Resources json.RawMessage `json:"resources,omitempty"`
 	Overhead  json.RawMessage `json:"overhead,omitempty"`
-	In        json.RawMessage `json:"in,omitempty"` // of Synchronize
+	In        json.RawMessage `json:"in,omitempty"` // the request of a Synchronize
 }
 
+// write writes a line. It logs an error and returns nil.
 func (r *recorder) write(l line) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,12 +104,12 @@ func (r *recorder) write(l line) error {
 		_, err = r.o.out.Write(append(text, '\n'))
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "nrirecorder: %s is not recorded: %v\n", l.Event, err)
+		fmt.Fprintf(os.Stderr, "nrirecorder: cannot record the message %s: %v\n", l.Event, err)
 	}
-	return nil // an error of the plugin would fail the pod's request
+	return nil // if the plugin returned an error, the runtime's request would fail
 }
 
-// message returns a message as JSON, nil for none.
+// message returns a protobuf message as JSON; nil if m is nil.
 func message[M proto.Message](m M) json.RawMessage {
 	if !m.ProtoReflect().IsValid() {
 		return nil
@@ -119,9 +121,10 @@ func message[M proto.Message](m M) json.RawMessage {
 	return text
 }
 
-// hidden replaces what is left out.
+// hidden replaces each argument and each value of an environment variable.
 const hidden = "hidden"
 
+// container returns the container as it is recorded: without the option all, with hidden arguments and values.
 func (r *recorder) container(c *api.Container) *api.Container {
 	if r.o.all || c == nil {
 		return c
@@ -137,12 +140,13 @@ func (r *recorder) container(c *api.Container) *api.Container {
 	return c
 }
 
+// event records an event about a pod, or about a container if c is not nil.
 func (r *recorder) event(name string, p *api.PodSandbox, c *api.Container) error {
 	return r.write(line{Event: name, Pod: message(p), Container: message(r.container(c))})
 }
 
-// Configure subscribes to all events that the runtime knows. A runtime drops a plugin, without an error, that
-// subscribes to an event it does not know.
+// Configure records the message, and subscribes to all events that the runtime knows. If a plugin subscribes to an
+// event that the runtime does not know, the runtime drops the plugin and reports no error.
 func (r *recorder) Configure(_ context.Context, config, runtime, version string) (api.EventMask, error) {
 	mask := api.MustParseEventMask("all")
 	mask.Clear(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)

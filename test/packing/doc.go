@@ -1,5 +1,5 @@
-// Package packing measures how well owners of CPUs are packed on a used machine. It plays random histories, in which
-// pods are created, resized and removed, under policy pools, and compares each placement with every possible one at
-// that moment. The rules of the kubelet's static CPU manager and of Katalyst play the same histories. No time is
-// measured. See docs/benchmarks-placement.md.
+// Package packing measures how well a placement policy packs containers that own CPUs on a machine that is in use. It
+// plays random histories, in which pods are created, resized and removed, with policy pools. It compares each placement
+// with all placements that were possible at that moment. It also plays the same histories with the rules of the
+// kubelet's static CPU manager and of Katalyst. It measures no times. See docs/benchmarks-placement.md.
 package packing

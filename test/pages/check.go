@@ -10,14 +10,17 @@ import (
 	"strings"
 )
 
-// words are the words without a value. The last two belong to test/vm/install, which runs a block on nodes.
+// words returns the words without a value that may follow the language of a fence. The words node and forward are for
+// test/vm/install, which runs a block on nodes.
 func words() []string {
 	return []string{"agent", "interrupt", "background", "manual", "node", "forward"}
 }
 
-var placeholder = regexp.MustCompile(`^\[?[A-Za-z][A-Za-z0-9/._-]*\]?=.+$`)
+// placeholderPattern matches a word that says with which value to replace a text of the page, such as NAMESPACE/POD=shop/db.
+var placeholderPattern = regexp.MustCompile(`^\[?[A-Za-z][A-Za-z0-9/._-]*\]?=.+$`)
 
-// Check returns the errors in a block's words: an unknown word, or a test in by= that does not exist.
+// Check returns an error if one of the block's words is unknown or has a wrong value, or if the test in by= does not
+// exist. root is the directory of the repository.
 func (b Block) Check(root string) error {
 	for _, w := range b.Words {
 		name, value, _ := strings.Cut(w, "=")
@@ -25,30 +28,31 @@ func (b Block) Check(root string) error {
 		case slices.Contains(words(), w), name == "agent":
 		case name == "exit":
 			if _, err := strconv.Atoi(value); err != nil {
-				return fmt.Errorf("%q is no exit code", w)
+				return fmt.Errorf("%q is not an exit code", w)
 			}
 		case name == "by":
-			if err := exists(root, value); err != nil {
+			if err := checkTestExists(root, value); err != nil {
 				return err
 			}
-		case !placeholder.MatchString(w):
+		case !placeholderPattern.MatchString(w):
 			return fmt.Errorf("unknown word %q after the language of the fence", w)
 		}
 	}
 	if b.Has("background") && (len(b.Commands) != 1 || b.Commands[0].Want == nil) {
-		return fmt.Errorf("background is for a console with one command, and what it prints when it is ready")
+		return fmt.Errorf("the word background is for a console block with one command and the output that the command prints when it is ready")
 	}
 	return nil
 }
 
-// exists finds the test that runs a block, by its folder and name.
-func exists(root, test string) error {
+// checkTestExists returns an error if there is no such test. The parameter test is the folder and name of the test, such as
+// test/real.TestPools, or .ci/run.
+func checkTestExists(root, test string) error {
 	if test == ".ci/run" {
 		return nil
 	}
 	dot := strings.LastIndex(test, ".Test")
 	if dot < 0 {
-		return fmt.Errorf("by=%s is no test: write its folder and name, such as by=test/real.TestPools", test)
+		return fmt.Errorf("by=%s is not a test: write the folder and name of a test, such as by=test/real.TestPools", test)
 	}
 	files, err := filepath.Glob(filepath.Join(root, test[:dot], "*_test.go"))
 	if err != nil {

@@ -63,9 +63,9 @@ func TestParse(t *testing.T) {
 func TestBadBlocks(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"a test that does not exist", "```sh by=test/pages.TestNothing\nx\n```", "no test of this name"},
-		{"no test", "```sh by=somebody\nx\n```", "is no test"},
+		{"no test", "```sh by=somebody\nx\n```", "is not a test"},
 		{"an unknown word", "```sh agnet\nx\n```", `unknown word "agnet"`},
-		{"a command that is not run", "```text\n$ trimtab status\n```", "stand in a fence"},
+		{"a command that is not run", "```text\n$ trimtab status\n```", "must be in a fence"},
 		{"a fence without end", "```sh\nx\n", "has no end"},
 		{"a console without command", "```console\nx\n```", "begins with a command"},
 		{"no output to wait for", "```console background\n$ trimtab demo --serve\n```", "background is for"},

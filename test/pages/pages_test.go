@@ -94,7 +94,7 @@ func build(t *testing.T) string {
 func (p *Page) follow(t *testing.T, bin string) {
 	t.Helper()
 	var box *Sandbox
-	var stale []*Shown
+	var stale []*Difference
 	for _, b := range p.Blocks {
 		if err := b.Check(root); err != nil {
 			t.Errorf("%s:%d: %v", p.File, b.Line, err)
@@ -138,24 +138,24 @@ func sandbox(t *testing.T, bin string) *Sandbox {
 }
 
 // differences returns the commands whose output differs from the page.
-func differences(err error) []*Shown {
-	var list []*Shown
+func differences(err error) []*Difference {
+	var list []*Difference
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			list = append(list, differences(e)...)
 		}
 		return list
 	}
-	if d := (*Shown)(nil); errors.As(err, &d) {
-		return []*Shown{d}
+	if d := (*Difference)(nil); errors.As(err, &d) {
+		return []*Difference{d}
 	}
 	return nil
 }
 
 // rewrite writes the output of commands into the page.
-func (p *Page) rewrite(t *testing.T, stale []*Shown) {
+func (p *Page) rewrite(t *testing.T, stale []*Difference) {
 	t.Helper()
-	slices.SortFunc(stale, func(a, b *Shown) int { return cmp.Compare(b.Command.Line, a.Command.Line) })
+	slices.SortFunc(stale, func(a, b *Difference) int { return cmp.Compare(b.Command.Line, a.Command.Line) })
 	lines := p.lines
 	for _, d := range stale {
 		from := d.Command.wantLine - 1

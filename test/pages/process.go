@@ -10,29 +10,32 @@ import (
 	"time"
 )
 
-// process is a command that keeps running. Its output can be read meanwhile.
+// process is a command that runs while the sandbox runs other commands. Its output can be read meanwhile.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it ended
+	done chan struct{} // closed when the command has ended
 
-	mu  sync.Mutex
-	out strings.Builder // guarded by mu
+	mu  sync.Mutex      // guards out
+	out strings.Builder // the output so far
 }
 
+// Write adds to the output. The command writes its standard output and standard error here.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.Write(b)
 }
 
+// printed returns the output so far.
 func (p *process) printed() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.out.String()
 }
 
-// stay starts a command and waits until done accepts its output.
-func (s *Sandbox) stay(ctx context.Context, script string, done func(out string) bool) (*process, error) {
+// startProcess starts a command that keeps running. It returns when the function done accepts the output. It returns an error
+// if the command ends before that, or runs for longer than a block may take.
+func (s *Sandbox) startProcess(ctx context.Context, script string, done func(out string) bool) (*process, error) {
 	p := &process{done: make(chan struct{})}
 	p.cmd = s.command(context.WithoutCancel(ctx), script)
 	p.cmd.Stdout, p.cmd.Stderr = p, p
@@ -43,26 +46,26 @@ func (s *Sandbox) stay(ctx context.Context, script string, done func(out string)
 		_ = p.cmd.Wait() // the exit code does not matter: only the output of the program is compared
 		close(p.done)
 	}()
-	for deadline := time.Now().Add(longest); ; {
-		if done(s.outside(p.printed())) {
+	for deadline := time.Now().Add(maxBlockTime); ; {
+		if done(s.toNodePaths(p.printed())) {
 			return p, nil
 		}
 		select {
 		case <-p.done:
-			if done(s.outside(p.printed())) {
+			if done(s.toNodePaths(p.printed())) {
 				return p, nil
 			}
-			return nil, fmt.Errorf("%s\nended, after it printed:\n%s", script, p.printed())
+			return nil, fmt.Errorf("%s\nended before it printed the expected output. It printed:\n%s", script, p.printed())
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
 			p.end()
-			return nil, fmt.Errorf("%s\nhas not printed what the page shows, but:\n%s", script, p.printed())
+			return nil, fmt.Errorf("%s\ndid not print the expected output within %v. It printed:\n%s", script, maxBlockTime, p.printed())
 		}
 	}
 }
 
-// end interrupts the process and waits for its end.
+// end sends SIGINT to the process and waits until it has ended. After five seconds it kills the process.
 func (p *process) end() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT) // the program may have ended already
 	select {

@@ -11,38 +11,42 @@ import (
 	"strings"
 )
 
-// Shown is a command whose output differs from its page.
-type Shown struct {
+// Difference is the error that the output of a command differs from the page. Have has the lines that the command printed.
+type Difference struct {
 	Command Command
 	Have    []string
 }
 
-func (d *Shown) Error() string { return d.Command.Text + "\n" + difference(d.Command.Want, d.Have) }
+// Error returns the command, the lines of the page, and the lines that the command printed.
+func (d *Difference) Error() string {
+	return d.Command.Text + "\n" + difference(d.Command.Want, d.Have)
+}
 
-// Run runs the commands of a block, as its words say. Its error joins all differences from the page.
+// Run runs the commands of a block in the way that the block's words say. For a console, the error joins all
+// differences from the page.
 func (s *Sandbox) Run(ctx context.Context, b Block) error {
 	if err := s.startAgent(ctx, b); err != nil {
 		return err
 	}
 	switch {
 	case b.Has("background"):
-		return s.background(ctx, b)
+		return s.startBackground(ctx, b)
 	case b.Has("interrupt"):
-		return s.each(ctx, b)
+		return s.runLines(ctx, b)
 	case b.Console:
-		return s.console(ctx, b)
+		return s.runConsole(ctx, b)
 	}
-	return s.script(ctx, b)
+	return s.runScript(ctx, b)
 }
 
-// startAgent starts the agent of a page when a block needs it.
+// startAgent starts the agent of the page if a block has the word agent and the agent does not run yet.
 func (s *Sandbox) startAgent(ctx context.Context, b Block) error {
 	scenario, named := b.Value("agent")
 	if s.agent != nil || !named && !b.Has("agent") {
 		return nil
 	}
 	script := fmt.Sprintf("exec trimtab sim serve --agent --http none --dir %s %s", filepath.Join(s.dir, "etc/trimtab"), scenario)
-	p, err := s.stay(ctx, script, func(out string) bool { return strings.Contains(out, "Interrupt (Ctrl-C) to stop it") })
+	p, err := s.startProcess(ctx, script, func(out string) bool { return strings.Contains(out, "Interrupt (Ctrl-C) to stop it") })
 	if err != nil {
 		return err
 	}
@@ -50,46 +54,50 @@ func (s *Sandbox) startAgent(ctx context.Context, b Block) error {
 	return s.linkState()
 }
 
-var statePath = regexp.MustCompile(`(?m)^  state: (\S+)$`)
+// statePathPattern matches paths.state in the configuration file of the agent.
+var statePathPattern = regexp.MustCompile(`(?m)^  state: (\S+)$`)
 
-// linkState makes /var/lib/trimtab a link to the agent's state directory.
+// linkState makes /var/lib/trimtab in the sandbox a symbolic link to the agent's state directory.
 func (s *Sandbox) linkState() error {
 	text, err := os.ReadFile(filepath.Join(s.dir, "etc/trimtab/config.yaml"))
 	if err != nil {
 		return err
 	}
-	if m := statePath.FindSubmatch(text); m != nil {
+	if m := statePathPattern.FindSubmatch(text); m != nil {
 		return os.Symlink(string(m[1]), filepath.Join(s.dir, "var/lib/trimtab"))
 	}
-	return errors.New("the agent's configuration names no paths.state")
+	return errors.New("the configuration file of the agent in the sandbox has no paths.state")
 }
 
-// prepared returns a script in the form in which the sandbox runs it.
-func (s *Sandbox) prepared(b Block, script string) string {
+// prepareScript returns a script in the form in which the sandbox runs it: with the block's values in place of placeholders,
+// and with the sandbox's directories in place of the node's.
+func (s *Sandbox) prepareScript(b Block, script string) string {
 	for _, w := range b.Words {
 		if name, value, ok := strings.Cut(w, "="); ok && name != "agent" && name != "exit" {
 			script = strings.ReplaceAll(script, name, value)
 		}
 	}
-	return s.inside(script)
+	return s.toSandboxPaths(script)
 }
 
+// exitCode returns the exit code with which the last command must end; 0 without the word exit.
 func (b Block) exitCode() int {
 	text, _ := b.Value("exit")
-	code, _ := strconv.Atoi(text) // Check refuses other words
+	code, _ := strconv.Atoi(text) // the error cannot occur: Check refuses such a block
 	return code
 }
 
-func (s *Sandbox) script(ctx context.Context, b Block) error {
-	out, code, err := s.run(ctx, "set -euo pipefail\n"+s.prepared(b, b.Script), false)
+// runScript runs a block of the language sh. It stops at the first command that fails.
+func (s *Sandbox) runScript(ctx context.Context, b Block) error {
+	out, code, err := s.run(ctx, "set -euo pipefail\n"+s.prepareScript(b, b.Script), false)
 	if err == nil && code != b.exitCode() {
 		err = fmt.Errorf("%s\nended with exit code %d, want %d. It printed:\n%s", b.Script, code, b.exitCode(), out)
 	}
 	return err
 }
 
-// console runs the commands in one shell, and compares the output of each.
-func (s *Sandbox) console(ctx context.Context, b Block) error {
+// runConsole runs the commands of a console in one shell, and compares the output of each command with the page.
+func (s *Sandbox) runConsole(ctx context.Context, b Block) error {
 	const mark = "\x1e"
 	script := "code=0\n"
 	for i, c := range b.Commands {
@@ -98,7 +106,7 @@ func (s *Sandbox) console(ctx context.Context, b Block) error {
 			expected = b.exitCode()
 		}
 		script += fmt.Sprintf("%s\ncode=$?\n[ $code = %d ] || { echo \"exit code $code, want %d\"; exit 99; }\necho '%s'\n",
-			s.prepared(b, c.Text), expected, expected, mark)
+			s.prepareScript(b, c.Text), expected, expected, mark)
 	}
 	out, code, err := s.run(ctx, script, false)
 	if err != nil {
@@ -111,15 +119,15 @@ func (s *Sandbox) console(ctx context.Context, b Block) error {
 	var errs []error
 	for i, c := range b.Commands {
 		if have := split(outs[i]); c.Want != nil && !matches(c.Want, have) {
-			errs = append(errs, &Shown{c, have})
+			errs = append(errs, &Difference{c, have})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// each runs each line separately, and interrupts it if it keeps running.
-func (s *Sandbox) each(ctx context.Context, b Block) error {
-	for line := range strings.Lines(s.prepared(b, b.Script)) {
+// runLines runs each line of a block in its own shell. A line that keeps running gets SIGINT.
+func (s *Sandbox) runLines(ctx context.Context, b Block) error {
+	for line := range strings.Lines(s.prepareScript(b, b.Script)) {
 		out, code, err := s.run(ctx, line, true)
 		if err == nil && code != 0 && code != 130 {
 			err = fmt.Errorf("%s\nended with exit code %d. It printed:\n%s", line, code, out)
@@ -131,16 +139,18 @@ func (s *Sandbox) each(ctx context.Context, b Block) error {
 	return nil
 }
 
-func (s *Sandbox) background(ctx context.Context, b Block) error {
+// startBackground starts the command of a block, which runs until Close. It returns when the command has printed the output
+// that the page shows.
+func (s *Sandbox) startBackground(ctx context.Context, b Block) error {
 	c := b.Commands[0]
 	var have []string
-	p, err := s.stay(ctx, s.prepared(b, c.Text), func(out string) bool {
+	p, err := s.startProcess(ctx, s.prepareScript(b, c.Text), func(out string) bool {
 		have = split(out)
 		return matches(c.Want, have)
 	})
 	if err != nil {
-		return errors.Join(&Shown{c, have}, err)
+		return errors.Join(&Difference{c, have}, err)
 	}
-	s.stays = append(s.stays, p)
+	s.backgroundProcesses = append(s.backgroundProcesses, p)
 	return nil
 }

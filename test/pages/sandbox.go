@@ -15,36 +15,37 @@ import (
 )
 
 const (
-	patience = 2 * time.Second  // the time for an interrupted command
-	longest  = 90 * time.Second // the time for a block
+	interruptDelay = 2 * time.Second  // the time after which a command that is to be interrupted gets SIGINT
+	maxBlockTime   = 90 * time.Second // the longest time that a block may take
 )
 
-// Sandbox is the place where the commands of one page run: a separate directory with the files of a
-// checkout, and with directories that replace those of the node.
+// Sandbox is the place where the commands of one page run. It is a directory with files of a checkout, and with
+// directories that replace those of the node.
 type Sandbox struct {
-	dir   string
-	work  string
-	agent *process
-	stays []*process
+	dir                 string     // the directory of the sandbox
+	work                string     // the directory with the files of the checkout, in which the commands run
+	agent               *process   // nil if no agent runs
+	backgroundProcesses []*process // the commands of the blocks with the word background
 }
 
-// redirected are directories of the node that commands read and write in the sandbox.
-var redirected = regexp.MustCompile(`(^|[\s='":>(])/(etc|usr/local|var/lib|var/run|run|opt|tmp)\b`)
+// redirectedPath matches a path in one of the node's directories that the sandbox replaces by directories of its own.
+var redirectedPath = regexp.MustCompile(`(^|[\s='":>(])/(etc|usr/local|var/lib|var/run|run|opt|tmp)\b`)
 
-// tools are the host's programs that commands may call. None changes the machine or needs a cluster:
-// systemctl, kubectl, helm and ctr are left out, so that a block fails if it does not name its test.
-func tools() []string {
+// toolNames returns the programs of the host that commands may call. None of these changes the machine or needs a cluster.
+// systemctl, kubectl, helm and ctr are not in the list, so a block that calls one of them fails in the sandbox. Such a
+// block must have the word by.
+func toolNames() []string {
 	return strings.Fields("awk basename bash cat chmod cp curl cut date diff dirname env false find grep gzip head id install jq " +
 		"kill ln ls mkdir mktemp mv rm rmdir sed seq sh sha256sum sleep sort tail tar tee test timeout touch tr true uname uniq wc xargs")
 }
 
-// copied lists the files of the checkout that a page may name.
-func copied() []string {
+// copiedPaths returns the files and directories of the checkout that commands of a page may use.
+func copiedPaths() []string {
 	return []string{"examples", "deploy/charts", "deploy/trimtab.yaml", "docs", "test/scenarios"}
 }
 
-// NewSandbox makes a sandbox in an empty directory, with the programs of the directory bin. Close ends its
-// processes.
+// NewSandbox makes a sandbox in the empty directory dir. root is the directory of the repository, and bin has the built
+// programs of trimtab. Close ends the processes of the sandbox.
 func NewSandbox(dir, root, bin string) (*Sandbox, error) {
 	s := &Sandbox{dir: dir, work: filepath.Join(dir, "trimtab")}
 	for _, d := range []string{"etc/trimtab", "etc/bash_completion.d", "usr/local/bin", "usr/local/share/man/man1", "usr/local/share/man/man5", "var/lib", "var/run", "run", "opt", "tmp", "programs", "home"} {
@@ -52,7 +53,7 @@ func NewSandbox(dir, root, bin string) (*Sandbox, error) {
 			return nil, err
 		}
 	}
-	for _, name := range copied() {
+	for _, name := range copiedPaths() {
 		if err := copyTree(filepath.Join(root, name), filepath.Join(s.work, name)); err != nil {
 			return nil, err
 		}
@@ -60,15 +61,15 @@ func NewSandbox(dir, root, bin string) (*Sandbox, error) {
 	if err := os.Symlink(bin, filepath.Join(s.work, "bin")); err != nil {
 		return nil, err
 	}
-	for _, name := range tools() {
+	for _, name := range toolNames() {
 		if path, err := exec.LookPath(name); err == nil {
 			if err := os.Symlink(path, filepath.Join(dir, "programs", name)); err != nil {
 				return nil, err
 			}
 		}
 	}
-	// Programs are built already, and make runs only targets that end soon without root. For other targets
-	// it prints what it would do.
+	// The programs are already built, so "make build" does nothing. "make demo" is really run, because it ends soon and
+	// does not need root. Any other target is only checked with make -n.
 	script := fmt.Sprintf(`#!/bin/sh
 make="/usr/bin/make -f %s/Makefile -o build"
 case "$1" in build) exit 0 ;; demo) exec $make "$@" ;; *) exec $make -n "$@" >/dev/null ;; esac
@@ -76,6 +77,7 @@ case "$1" in build) exit 0 ;; demo) exec $make "$@" ;; *) exec $make -n "$@" >/d
 	return s, os.WriteFile(filepath.Join(dir, "programs/make"), []byte(script), 0o755)
 }
 
+// copyTree copies a file, or a directory with all its files.
 func copyTree(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -94,9 +96,9 @@ func copyTree(from, to string) error {
 	return os.WriteFile(to, text, info.Mode())
 }
 
-// Close ends the agent and the background processes.
+// Close ends the agent and the commands of the blocks with the word background.
 func (s *Sandbox) Close() {
-	for _, p := range s.stays {
+	for _, p := range s.backgroundProcesses {
 		p.end()
 	}
 	if s.agent != nil {
@@ -104,14 +106,15 @@ func (s *Sandbox) Close() {
 	}
 }
 
-// inside replaces the node's directories in a text by those of the sandbox, and outside replaces them back.
-func (s *Sandbox) inside(text string) string {
-	return redirected.ReplaceAllString(text, "${1}"+s.dir+"/${2}")
+// toSandboxPaths replaces paths of the node in a text by paths of the sandbox.
+func (s *Sandbox) toSandboxPaths(text string) string {
+	return redirectedPath.ReplaceAllString(text, "${1}"+s.dir+"/${2}")
 }
 
-func (s *Sandbox) outside(text string) string { return strings.ReplaceAll(text, s.dir, "") }
+// toNodePaths replaces paths of the sandbox in a text by paths of the node.
+func (s *Sandbox) toNodePaths(text string) string { return strings.ReplaceAll(text, s.dir, "") }
 
-// configFile is the configuration file in the sandbox, if there is one.
+// configFile returns the path of the configuration file in the sandbox, or "" if there is no such file.
 func (s *Sandbox) configFile() string {
 	file := filepath.Join(s.dir, "etc/trimtab/config.yaml")
 	if _, err := os.Stat(file); err != nil {
@@ -120,8 +123,8 @@ func (s *Sandbox) configFile() string {
 	return file
 }
 
-// command returns a shell that runs a script. It keeps the directory and the variables of the previous
-// block.
+// command returns a command that runs a script in a shell. The shell starts in the directory and with the variables in
+// which the previous script ended.
 func (s *Sandbox) command(ctx context.Context, script string) *exec.Cmd {
 	saved := filepath.Join(s.dir, "variables")
 	script = fmt.Sprintf("[ ! -f %[1]s ] || . %[1]s; trap '{ export -p | grep -v TRIMTAB_CONFIG=..$; echo \"cd $PWD\"; } >%[1]s' EXIT\n%s", saved, script)
@@ -137,31 +140,31 @@ func (s *Sandbox) command(ctx context.Context, script string) *exec.Cmd {
 	return cmd
 }
 
-// run runs a script and returns its output and exit code. With interrupt, a script that keeps running gets
-// SIGINT.
+// run runs a script, and returns its output and exit code. If interrupt is set, a script that keeps running gets SIGINT
+// after a pause.
 func (s *Sandbox) run(ctx context.Context, script string, interrupt bool) (string, int, error) {
-	ctx, cancel := context.WithTimeout(ctx, longest)
+	ctx, cancel := context.WithTimeout(ctx, maxBlockTime)
 	defer cancel()
 	var out bytes.Buffer
 	cmd := s.command(ctx, script)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = interruptDelay
 	if err := cmd.Start(); err != nil {
 		return "", 0, err
 	}
 	if interrupt {
-		timer := time.AfterFunc(patience, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) })
+		timer := time.AfterFunc(interruptDelay, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) })
 		defer timer.Stop()
 	}
 	err := cmd.Wait()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
-		return s.outside(out.String()), exit.ExitCode(), nil
+		return s.toNodePaths(out.String()), exit.ExitCode(), nil
 	}
 	if interrupt && cmd.ProcessState != nil && cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGINT {
 		err = nil
 	}
 	if err != nil {
-		err = fmt.Errorf("%w, after it printed:\n%s", err, out.String())
+		err = fmt.Errorf("the script did not end with an exit code: %w. It printed:\n%s", err, out.String())
 	}
-	return s.outside(out.String()), 0, err
+	return s.toNodePaths(out.String()), 0, err
 }

@@ -13,26 +13,27 @@ import (
 	"github.com/trimtab/trimtab/test/real/internal/host"
 )
 
-// quickReconnect suits a daemon that restarts in a quarter of a second; the default backs off for seconds.
+// quickReconnect has the connection parameters for a daemon that restarts in a quarter of a second. With its defaults,
+// gRPC waits for seconds before it connects again.
 var quickReconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.2, MaxDelay: 200 * time.Millisecond},
 	MinConnectTimeout: time.Second,
 }
 
-// asKubelet sets a kubelet's timeout for the HTTP/2 handshake of a connection (k8s.io/cri-client,
+// asKubelet returns connection parameters with the kubelet's timeout for the HTTP/2 handshake (k8s.io/cri-client,
 // minConnectionTimeout).
 func asKubelet(p grpc.ConnectParams) grpc.ConnectParams {
 	p.MinConnectTimeout = 5 * time.Second
 	return p
 }
 
-// cleanUp first removes pods through the CRI while the daemon runs, since shims outlive it and would keep their
-// containers. Then it removes everything below the paths of this test.
+// cleanUp first removes pods through the CRI while the daemon runs. Otherwise the shims and containers would continue
+// to run after the daemon. Then it removes everything below the directory and the cgroup parent of this test.
 func (c *Containerd) cleanUp() {
 	if c.t.Failed() {
 		c.showLog()
 	}
-	c.client = c.direct // a proxy has ended by now
+	c.client = c.direct // a proxy that the test used (Through) has ended by now
 	if c.PID() != 0 {
 		c.removePods()
 	}
@@ -40,7 +41,7 @@ func (c *Containerd) cleanUp() {
 		c.t.Log(err)
 	}
 	if left := host.Processes(c.dir); len(left) > 0 {
-		c.t.Logf("real containerd: sweeping processes %v", left)
+		c.t.Logf("real containerd: the cleanup kills the processes %v", left)
 	}
 	if err := host.Sweep(c.dir, c.parent); err != nil {
 		c.t.Errorf("real containerd: cleanup is incomplete: %v", err)
@@ -56,6 +57,7 @@ func (c *Containerd) cleanUp() {
 	}
 }
 
+// removePods removes all pods. It logs errors, because the rest of the cleanup removes what is left.
 func (c *Containerd) removePods() {
 	ctx, cancel := c.call()
 	defer cancel()

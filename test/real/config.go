@@ -6,59 +6,63 @@ import (
 	"time"
 )
 
-// Option changes how a private containerd is set up.
+// Option changes a setting of a private containerd.
 type Option func(*settings)
 
+// settings are what the options set.
 type settings struct {
 	release                     Release
 	nriTimeout, nriRegistration time.Duration
 	logLevel                    string
 	nri                         bool
-	extra                       []string
-	wrap                        func(runc string) string
+	extra                       []string // TOML that is appended to the configuration
+	// wrap returns the program that containerd starts in place of runc; nil for runc itself.
+	wrap func(runc string) string
 }
 
-// WithOCIRuntime has containerd start the program that wrap returns, which is given runc's path, in place of runc.
+// WithOCIRuntime makes containerd start another program in place of runc. The function wrap gets the path of runc and
+// returns the path of this program.
 func WithOCIRuntime(wrap func(runc string) string) Option { return func(s *settings) { s.wrap = wrap } }
 
-// WithNRITimeout sets how long containerd waits for a plugin's answer. The default here is ten seconds instead of
-// containerd's two, so that a busy machine does not reach it.
+// WithNRITimeout sets how long containerd waits for a plugin's answer. The default of this package is ten seconds,
+// because containerd's default of two seconds is too short on a busy machine.
 func WithNRITimeout(d time.Duration) Option { return func(s *settings) { s.nriTimeout = d } }
 
-// WithNRIRegistrationTimeout sets how long a plugin may take to register; 20 seconds unless set.
+// WithNRIRegistrationTimeout sets how long a plugin may take to register. The default of this package is 20 seconds.
 func WithNRIRegistrationTimeout(d time.Duration) Option {
 	return func(s *settings) { s.nriRegistration = d }
 }
 
-// WithoutNRI switches NRI off.
+// WithoutNRI disables NRI.
 func WithoutNRI() Option { return func(s *settings) { s.nri = false } }
 
-// Release is a line of containerd's releases.
+// Release is a release line of containerd, such as 1.7.
 type Release int
 
-// The releases that are built. Their versions are in the go.mod files of test/tools.
+// The release lines. The versions of Newest and V17 are in the go.mod files of test/tools.
 const (
 	Newest Release = iota
-	V17            // speaks NRI 0.8, and has NRI off unless set
-	V16            // Debian 12's package, without NRI and event stream
+	V17            // 1.7: it has NRI 0.8, and its default configuration disables NRI
+	V16            // 1.6, the package of Debian 12: it has no NRI, and its CRI has no event stream
 )
 
-// WithRelease runs an older containerd. The test must call Privately.
+// WithRelease runs a containerd of an older release line. The test must call Privately.
 func WithRelease(r Release) Option { return func(s *settings) { s.release = r } }
 
 // Release returns the release line of the running containerd.
 func (c *Containerd) Release() Release { return c.release }
 
-// WithLogLevel sets containerd's log level; info unless set.
+// WithLogLevel sets containerd's log level. The default is info.
 func WithLogLevel(level string) Option { return func(s *settings) { s.logLevel = level } }
 
-// WithConfig appends TOML to containerd's configuration. It cannot extend a table of the harness.
+// WithConfig appends TOML to containerd's configuration. The TOML cannot add keys to a table that this package writes.
 func WithConfig(toml string) Option { return func(s *settings) { s.extra = append(s.extra, toml) } }
 
-// config puts everything that instances would share below dir. restrict_oom_score_adj is set because without
-// CAP_SYS_RESOURCE runc fails without a useful message. There is no metrics address, since instances would share the
-// port. The timeout of task.state is longer than containerd's two seconds, in which a shim on a busy machine may not
-// answer, and then StopPodSandbox fails.
+// config returns containerd's configuration file. All paths in it are below dir, so that two private containerds share
+// no file. restrict_oom_score_adj is set, because without CAP_SYS_RESOURCE and this key runc fails without a useful
+// message. There is no metrics address, because all private containerds would use the same port. The timeout of
+// task.state is longer than containerd's default of two seconds. On a busy machine a shim may not answer within two
+// seconds, and StopPodSandbox then fails.
 func (s *settings) config(dir, sandboxImage string, t *tools) string {
 	runc := t.runc
 	if s.wrap != nil {
@@ -76,6 +80,7 @@ func (s *settings) config(dir, sandboxImage string, t *tools) string {
 	return r.Replace(template) + strings.Join(s.extra, "\n")
 }
 
+// configTemplate is the configuration of the newest release. Words in capital letters are replaced.
 const configTemplate = `version = 4
 root = 'DIR/root'
 state = 'DIR/state'
@@ -128,7 +133,7 @@ disabled_plugins = [
   use_internal_loopback = true
 ` + nriTemplate
 
-// nriTemplate is the same for all releases.
+// nriTemplate is the NRI table of the configuration, which is the same for all releases with NRI.
 const nriTemplate = `[plugins.'io.containerd.nri.v1.nri']
   disable = NO_NRI
   socket_path = 'DIR/nri.sock'
@@ -138,6 +143,7 @@ const nriTemplate = `[plugins.'io.containerd.nri.v1.nri']
   plugin_request_timeout = 'NRI_REQUEST'
 `
 
+// configTemplate17 is the configuration of containerd 1.7. Without the table of NRI it is also the one of 1.6.
 const configTemplate17 = `version = 2
 root = 'DIR/root'
 state = 'DIR/state'

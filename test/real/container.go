@@ -18,15 +18,18 @@ import (
 	"github.com/trimtab/trimtab/test/real/view"
 )
 
+// viewTimeout is how long a test waits for a report of the probe, or for the end of a container.
 const viewTimeout = 30 * time.Second
 
 // ContainerID is the runtime's id of a container.
 type ContainerID string
 
-// View is the probe's report of its own start.
+// View is the report that the probe prints when it starts. The probe is the program that runs in the containers of
+// tests.
 type View = view.View
 
-// ContainerSpec describes a container. The default image is the probe; Args are its arguments, such as "exit", "3".
+// ContainerSpec describes a container. The default Image has the probe. Args are the arguments of the program in the
+// image, such as "exit", "3" for the probe.
 type ContainerSpec struct {
 	Name        string
 	Attempt     uint32
@@ -36,9 +39,10 @@ type ContainerSpec struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Resources   *cri.LinuxContainerResources
-	Devices     map[string]string // paths of the host, by those in the container
+	Devices     map[string]string // paths of the devices on the host, by their paths in the container
 }
 
+// containerRecord is what the package stores about a created container.
 type containerRecord struct {
 	pod     PodID
 	logFile string
@@ -52,13 +56,13 @@ func (c *Containerd) CreateContainer(pod PodID, spec ContainerSpec) ContainerID 
 	return id
 }
 
-// TryCreateContainer is CreateContainer for goroutines and expected refusals.
+// TryCreateContainer creates a container in a pod without starting it, and returns an error instead of ending the test.
 func (c *Containerd) TryCreateContainer(pod PodID, spec ContainerSpec) (ContainerID, error) {
 	c.mu.Lock()
 	record, ok := c.pods[pod]
 	c.mu.Unlock()
 	if !ok {
-		return "", fmt.Errorf("no pod %s was made here", pod)
+		return "", fmt.Errorf("this containerd has not run pod %s", pod)
 	}
 	if spec.Name == "" {
 		spec.Name = "c-" + uid()[:8]
@@ -77,7 +81,8 @@ func (c *Containerd) TryCreateContainer(pod PodID, spec ContainerSpec) (Containe
 	return id, nil
 }
 
-// CreateRequest returns the request of CreateContainer, for tests that cancel the call.
+// CreateRequest returns the request that CreateContainer sends, for tests that send the request themselves and cancel
+// the call.
 func (c *Containerd) CreateRequest(pod PodID, spec ContainerSpec) *cri.CreateContainerRequest {
 	c.t.Helper()
 	record := c.pod(pod)
@@ -118,7 +123,7 @@ func (c *Containerd) StartContainer(id ContainerID) {
 	c.check("start container", c.TryStartContainer(id))
 }
 
-// TryStartContainer is StartContainer for goroutines and expected refusals.
+// TryStartContainer starts a created container, and returns an error instead of ending the test.
 func (c *Containerd) TryStartContainer(id ContainerID) error {
 	ctx, cancel := c.call()
 	defer cancel()
@@ -134,13 +139,13 @@ func (c *Containerd) RunContainer(pod PodID, spec ContainerSpec) ContainerID {
 	return id
 }
 
-// UpdateResources sends UpdateContainerResources, as a kubelet does for its CPU manager and for resizes.
+// UpdateResources sends UpdateContainerResources, as a kubelet does for its CPU manager and after a resize.
 func (c *Containerd) UpdateResources(id ContainerID, r *cri.LinuxContainerResources) {
 	c.t.Helper()
 	c.check("update container", c.TryUpdateResources(id, r))
 }
 
-// TryUpdateResources is UpdateResources for goroutines and expected refusals.
+// TryUpdateResources sends UpdateContainerResources, and returns an error instead of ending the test.
 func (c *Containerd) TryUpdateResources(id ContainerID, r *cri.LinuxContainerResources) error {
 	ctx, cancel := c.call()
 	defer cancel()
@@ -148,13 +153,13 @@ func (c *Containerd) TryUpdateResources(id ContainerID, r *cri.LinuxContainerRes
 	return err
 }
 
-// StopContainer stops a container with a grace period. Stopping a stopped one is no error.
+// StopContainer stops a container with a grace period. It is no error if the container is already stopped.
 func (c *Containerd) StopContainer(id ContainerID) {
 	c.t.Helper()
 	c.check("stop container", c.TryStopContainer(id))
 }
 
-// TryStopContainer is StopContainer for goroutines.
+// TryStopContainer stops a container with a grace period, and returns an error instead of ending the test.
 func (c *Containerd) TryStopContainer(id ContainerID) error {
 	ctx, cancel := c.call()
 	defer cancel()
@@ -168,7 +173,7 @@ func (c *Containerd) RemoveContainer(id ContainerID) {
 	c.check("remove container", c.TryRemoveContainer(id))
 }
 
-// TryRemoveContainer is RemoveContainer for goroutines.
+// TryRemoveContainer removes a container, and returns an error instead of ending the test.
 func (c *Containerd) TryRemoveContainer(id ContainerID) error {
 	ctx, cancel := c.call()
 	defer cancel()
@@ -185,18 +190,19 @@ func (c *Containerd) TryRemoveContainer(id ContainerID) error {
 func (c *Containerd) Status(id ContainerID) *cri.ContainerStatus {
 	c.t.Helper()
 	status, _, err := c.status(id)
-	c.check("container status", err)
+	c.check("get the status of the container", err)
 	return status
 }
 
-// ContainerPID returns the pid of the container's first process, 0 if there is none.
+// ContainerPID returns the pid of the container's first process; 0 if there is none.
 func (c *Containerd) ContainerPID(id ContainerID) int {
 	c.t.Helper()
 	_, pid, err := c.status(id)
-	c.check("container status", err)
+	c.check("get the status of the container", err)
 	return pid
 }
 
+// status returns the runtime's status of a container and the pid of its first process; 0 if there is none.
 func (c *Containerd) status(id ContainerID) (*cri.ContainerStatus, int, error) {
 	ctx, cancel := c.call()
 	defer cancel()
@@ -223,7 +229,7 @@ func (c *Containerd) WaitExit(id ContainerID) int32 {
 			return err
 		}
 		if status.State != cri.ContainerState_CONTAINER_EXITED {
-			return fmt.Errorf("container is %v", status.State)
+			return fmt.Errorf("the container is in state %v", status.State)
 		}
 		code = status.ExitCode
 		return nil
@@ -231,28 +237,29 @@ func (c *Containerd) WaitExit(id ContainerID) int32 {
 	return code
 }
 
-// FirstView waits for the probe's report of its own start.
+// FirstView waits for the report that the probe in a container prints when it starts.
 func (c *Containerd) FirstView(id ContainerID) View {
 	c.t.Helper()
 	seen, err := c.TryFirstView(id)
-	c.check("first view", err)
+	c.check("wait for the first report of the probe", err)
 	return seen
 }
 
-// TryFirstView is FirstView for goroutines.
+// TryFirstView waits for the first report of a probe, and returns an error instead of ending the test.
 func (c *Containerd) TryFirstView(id ContainerID) (View, error) {
 	var seen View
 	return seen, c.line(id, 0, func(line string) error { return json.Unmarshal([]byte(line), &seen) })
 }
 
-// LogFile returns the path of a container's log.
+// LogFile returns the path of a container's log file.
 func (c *Containerd) LogFile(id ContainerID) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.containers[id].logFile
 }
 
-// TryInForce returns the report of a probe with the argument await: when it started, and when it first saw the values.
+// TryInForce waits for the second report of a probe that runs with the argument await. It returns when the probe
+// started, and when the probe had seen all values of the arguments in the files of its cgroup.
 func (c *Containerd) TryInForce(id ContainerID) (started, seen time.Time, err error) {
 	first, err := c.TryFirstView(id)
 	if err != nil {
@@ -266,20 +273,20 @@ func (c *Containerd) TryInForce(id ContainerID) (started, seen time.Time, err er
 	return time.Unix(0, first.Started), seen, err
 }
 
-// line waits until a container has written more than after lines, and passes the next one to read.
-func (c *Containerd) line(id ContainerID, after int, read func(string) error) error {
+// line waits until a container's log has line n, counted from 0, and passes this line to the function read.
+func (c *Containerd) line(id ContainerID, n int, read func(string) error) error {
 	c.mu.Lock()
 	record, ok := c.containers[id]
 	c.mu.Unlock()
 	if !ok {
-		return fmt.Errorf("no container %s was made here", id)
+		return fmt.Errorf("this containerd has no container %s", id)
 	}
 	return poll(viewTimeout, func() error {
 		text, err := os.ReadFile(record.logFile)
 		if err != nil {
 			return err
 		}
-		line, ok := lineOf(string(text), after)
+		line, ok := lineOf(string(text), n)
 		if !ok {
 			return errors.New("the probe has not reported yet")
 		}
@@ -289,8 +296,10 @@ func (c *Containerd) line(id ContainerID, after int, read func(string) error) er
 
 func firstLine(text string) (string, bool) { return lineOf(text, 0) }
 
-// lineOf parses the CRI's log format: time, stream, F or P (the next entry continues the line), text.
-func lineOf(text string, after int) (string, bool) {
+// lineOf returns line n, counted from 0, of a container's standard output in the text of a log file. The entries have
+// the CRI's log format: time, stream, tag and text. The tag is F for the end of a line, or P if the next entry
+// continues the line.
+func lineOf(text string, n int) (string, bool) {
 	var line strings.Builder
 	for entry := range strings.Lines(text) {
 		fields := strings.SplitN(strings.TrimSuffix(entry, "\n"), " ", 4)
@@ -301,10 +310,10 @@ func lineOf(text string, after int) (string, bool) {
 		if fields[2] != "F" {
 			continue
 		}
-		if after == 0 {
+		if n == 0 {
 			return line.String(), true
 		}
-		after--
+		n--
 		line.Reset()
 	}
 	return "", false
@@ -318,7 +327,7 @@ func (c *Containerd) CgroupDirs(id ContainerID) map[string]string {
 		c.t.Fatalf("container %s has no process", id)
 	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	c.check("cgroups of container", err)
+	c.check("read the cgroups of the container", err)
 	dirs := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -333,24 +342,25 @@ func (c *Containerd) CgroupDirs(id ContainerID) map[string]string {
 	return dirs
 }
 
-// KernelFile reads a file of a running container's cgroup, such as cpuset.cpus, without the newline.
+// KernelFile returns the text of a file of a running container's cgroup, such as cpuset.cpus, without the newline.
 func (c *Containerd) KernelFile(id ContainerID, file string) string {
 	c.t.Helper()
 	controller, _, _ := strings.Cut(file, ".")
 	dir, ok := c.CgroupDirs(id)[controller]
 	if !ok {
-		c.t.Fatalf("container %s is in no cgroup of %s", id, controller)
+		c.t.Fatalf("container %s is in no cgroup of the controller %s", id, controller)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, file))
-	c.check("kernel file", err)
+	c.check("read a cgroup file", err)
 	return strings.TrimSpace(string(text))
 }
 
-// WriteKernelFile writes a file of a running container's cgroup without the agent and the runtime.
+// WriteKernelFile writes a file of a running container's cgroup directly, as a third program besides the agent and the
+// runtime.
 func (c *Containerd) WriteKernelFile(id ContainerID, file, value string) {
 	c.t.Helper()
 	controller, _, _ := strings.Cut(file, ".")
-	c.check("kernel file", os.WriteFile(filepath.Join(c.CgroupDirs(id)[controller], file), []byte(value), 0o644))
+	c.check("write a cgroup file", os.WriteFile(filepath.Join(c.CgroupDirs(id)[controller], file), []byte(value), 0o644))
 }
 
 // file returns the path of a cgroup's file in the hierarchy of the file's controller.
@@ -363,7 +373,8 @@ func (c *Containerd) file(cgroup, file string) (string, error) {
 	return filepath.Join(h.Mount, cgroup, file), nil
 }
 
-// CgroupVersion returns the version of the hierarchy with the cpuset controller; on a hybrid host 1.
+// CgroupVersion returns the cgroup version of the hierarchy with the cpuset controller. On a host with both versions
+// this is 1.
 func (c *Containerd) CgroupVersion() int {
 	if h, err := host.For(c.hierarchies, "cpuset"); err == nil && h.Unified {
 		return 2

@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	startTimeout = 60 * time.Second // the first start on a busy machine
+	startTimeout = 60 * time.Second // the first start on a busy machine is slow
 	stopTimeout  = 20 * time.Second
 	callTimeout  = 60 * time.Second
-	logTail      = 60 // lines shown after a failure
+	logTail      = 60 // lines of containerd's log that a failed test shows
 )
 
 // Client has the runtime and image services of the CRI on one connection.
@@ -43,27 +43,29 @@ type Containerd struct {
 	*instance
 }
 
+// instance is a private runtime. Several Containerd values of different tests may have the same instance.
 type instance struct {
-	dir, parent string // parent is the cgroup above all pods of this instance
+	dir, parent string // dir has all files, and parent is the cgroup above all pods of this instance
 	release     Release
 	tools       *tools
 	images      *registry.Registry
 	hierarchies []host.Hierarchy
 	connection  *grpc.ClientConn
-	client      Client // used in place of the kubelet
-	direct      Client // used by the harness
+	client      Client // for the calls that a kubelet would make; Through changes it
+	direct      Client // connected to containerd itself
 	dismiss     func() // tells the watcher process that the test cleans up by itself
 
-	making sync.Mutex // serialises making cgroups: a new v1 cpuset without CPUs would be copied to its children
+	making sync.Mutex // held while a cgroup is made: a new cpuset of version 1 has no CPUs at first, and cgroups below it would get none
 
 	mu         sync.Mutex
-	process    *os.Process   // nil while stopped
-	exited     chan struct{} // closed when process is gone
+	process    *os.Process   // nil while containerd is stopped
+	exited     chan struct{} // closed when the process has ended
 	pods       map[PodID]podRecord
 	containers map[ContainerID]containerRecord
 }
 
-// Start runs a private containerd until the test ends. Without root it skips the test; in CI it fails.
+// Start runs a private containerd until the test ends. If the process does not run as root, Start skips the test, or
+// fails it in CI.
 func Start(t testing.TB, opts ...Option) *Containerd {
 	t.Helper()
 	needRoot(t)
@@ -90,7 +92,8 @@ func (c *Containerd) For(t testing.TB) *Containerd {
 	return &Containerd{t, c.instance}
 }
 
-// setUp makes directory, images, cgroup parent and configuration. On an error it removes what it has made.
+// setUp makes the directory, the images, the cgroup parent and the configuration. At the end of the test, also after an
+// error, cleanUp removes them.
 func (c *Containerd) setUp(s *settings) (err error) {
 	if s.release != Newest && !private() {
 		return errors.New("this release keeps its shims' sockets in /run/containerd: the test must call Privately")
@@ -133,7 +136,7 @@ func (c *Containerd) setUp(s *settings) (err error) {
 	return os.WriteFile(c.configFile(), []byte(text), 0o600)
 }
 
-// watch starts a process that cleans up if this one ends before its own cleanup.
+// watch starts the program reap, which cleans up if the test process ends before its own cleanup.
 func (c *Containerd) watch() error {
 	program := filepath.Join(c.dir, "bin/reap")
 	// A concurrent fork would inherit the open file, and a file that is open for writing cannot be executed.
@@ -144,7 +147,7 @@ func (c *Containerd) watch() error {
 		return err
 	}
 	cmd := exec.Command(program, c.dir, c.parent)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C must end the test and not this process
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C must end the test process, but not the program reap
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -164,10 +167,10 @@ func (c *Containerd) configFile() string { return filepath.Join(c.dir, "config.t
 
 func (c *Containerd) logFile() string { return filepath.Join(c.dir, "containerd.log") }
 
-// Socket is the CRI socket's path.
+// Socket returns the path of the CRI socket.
 func (c *Containerd) Socket() string { return filepath.Join(c.dir, "c.sock") }
 
-// NRISocket is where NRI plugins connect.
+// NRISocket returns the path of the socket to which NRI plugins connect.
 func (c *Containerd) NRISocket() string { return filepath.Join(c.dir, "nri.sock") }
 
 // Through makes all later calls use another socket, such as a proxy's.
@@ -188,21 +191,22 @@ func (c *Containerd) Direct() Client { return c.direct }
 // Image returns the reference of one of the registry's images.
 func (c *Containerd) Image(name string) string { return c.images.Image(name) }
 
-// Archive returns one of the registry's images as an archive to import under the name ref.
+// Archive returns one of the registry's images as an archive. A runtime that imports it stores the image under the name
+// ref.
 func (c *Containerd) Archive(name, ref string) []byte {
 	c.t.Helper()
 	b, err := c.images.Archive(name, ref)
-	c.check("image archive", err)
+	c.check("make the archive of an image", err)
 	return b
 }
 
-// CgroupParent is the cgroup, as a path from the root of every hierarchy, above all pods of this runtime.
+// CgroupParent returns the cgroup above all pods of this runtime, as a path from the root of every hierarchy.
 func (c *Containerd) CgroupParent() string { return c.parent }
 
-// CRI returns the raw clients, for calls without a method here.
+// CRI returns the client of the CRI, for calls for which Containerd has no method.
 func (c *Containerd) CRI() Client { return c.client }
 
-// PID returns the pid of the daemon, 0 while it is stopped.
+// PID returns the pid of the daemon; 0 while the daemon is stopped.
 func (c *Containerd) PID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,7 +252,7 @@ func (c *Containerd) start() error {
 	})
 }
 
-// end signals the daemon and waits until it has ended. Shims and containers keep running.
+// end sends a signal to the daemon and waits until the daemon has ended. Shims and containers keep running.
 func (c *Containerd) end(signal syscall.Signal) error {
 	c.mu.Lock()
 	process, exited := c.process, c.exited
@@ -264,7 +268,7 @@ func (c *Containerd) end(signal syscall.Signal) error {
 	case <-time.After(stopTimeout):
 		_ = process.Kill()
 		<-exited
-		return fmt.Errorf("containerd did not end within %v of %v", stopTimeout, signal)
+		return fmt.Errorf("containerd did not end within %v after the signal %q", stopTimeout, signal)
 	}
 }
 
@@ -280,20 +284,20 @@ func (c *Containerd) Kill() {
 	c.check("kill containerd", c.end(syscall.SIGKILL))
 }
 
-// StartAgain starts the daemon with its old state and waits until the CRI answers.
+// StartAgain starts the stopped daemon with its old state, and waits until the CRI answers.
 func (c *Containerd) StartAgain() {
 	c.t.Helper()
 	c.check("start containerd again", c.start())
 }
 
-// Restart is Stop and StartAgain.
+// Restart ends the daemon with SIGTERM and starts it again.
 func (c *Containerd) Restart() {
 	c.t.Helper()
 	c.Stop()
 	c.StartAgain()
 }
 
-// RestartWithNRI is Restart with NRI switched on or off.
+// RestartWithNRI ends the daemon with SIGTERM and starts it again with NRI enabled or disabled.
 func (c *Containerd) RestartWithNRI(on bool) {
 	c.t.Helper()
 	c.Stop()
@@ -301,19 +305,20 @@ func (c *Containerd) RestartWithNRI(on bool) {
 	c.check("read containerd's configuration", err)
 	was, is := fmt.Appendf(nil, "disable = %v", on), fmt.Appendf(nil, "disable = %v", !on)
 	if text = bytes.Replace(text, was, is, 1); !bytes.Contains(text, is) {
-		c.t.Fatalf("containerd's configuration has no line about NRI")
+		c.t.Fatalf("containerd's configuration has no line that enables or disables NRI")
 	}
 	c.check("write containerd's configuration", os.WriteFile(c.configFile(), text, 0o600))
 	c.StartAgain()
 }
 
-// Kill9AndRestart is Kill and StartAgain.
+// Kill9AndRestart ends the daemon with SIGKILL and starts it again.
 func (c *Containerd) Kill9AndRestart() {
 	c.t.Helper()
 	c.Kill()
 	c.StartAgain()
 }
 
+// pull pulls the images of the pause container and the probe.
 func (c *Containerd) pull() error {
 	ctx, cancel := c.call()
 	defer cancel()
@@ -326,10 +331,12 @@ func (c *Containerd) pull() error {
 	return nil
 }
 
+// call returns the context of one CRI call.
 func (c *Containerd) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), callTimeout)
 }
 
+// check ends the test if err is not nil. The parameter what names the failed operation.
 func (c *Containerd) check(what string, err error) {
 	c.t.Helper()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package real runs a private containerd for tests: the real daemon, shim and runc with the host's cgroups, below
-// directories, sockets and a cgroup parent of one test. Any number can run at once.
+// Package real runs a private containerd for tests: the real daemon, shim and runc, with the host's cgroups. Each
+// private containerd has its own directories, sockets and cgroup parent, so any number can run at once.
 //
 //	c := real.Start(t)
 //	pod := c.RunPod(real.PodSpec{QoS: real.Burstable})
@@ -7,6 +7,6 @@
 //	c.StartContainer(web)
 //	c.FirstView(web).CPUsAllowed
 //
-// In place of the kubelet the harness makes and removes pod-level cgroups. Methods end the test on an error; their Try
-// forms return it and are safe for any goroutine.
+// The package makes and removes the cgroups of pods, as a kubelet would. Methods end the test if there is an error. The
+// methods with the prefix Try return the error instead, and any goroutine may call them.
 package real

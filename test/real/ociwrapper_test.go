@@ -104,7 +104,7 @@ hooks: {ulimits: {enabled: true}}
 	}
 
 	closed := c.CreateContainer(c.RunPod(limited("closed")), real.ContainerSpec{Name: "main"})
-	byWrapper(t, a, "closed", false, "trimtab-oci sets it when the container starts")
+	byWrapper(t, a, "closed", false, "trimtab-oci sets the value when the container starts")
 	if err := os.Chmod(decisions, 0o777); err != nil { //nolint:gosec // the fault of this test
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ hooks: {ulimits: {enabled: true}}
 	}
 	open := c.CreateContainer(c.RunPod(limited("open")), real.ContainerSpec{Name: "main"})
 	c.StartContainer(open)
-	byWrapper(t, a, "open", false, "trimtab-oci could not apply it: "+decisions)
+	byWrapper(t, a, "open", false, "trimtab-oci could not apply the decision: "+decisions)
 	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", c.ContainerPID(open)))
 	if err != nil || strings.Contains(strings.Join(strings.Fields(string(limits)), " "), "Max core file size 256 512") {
 		t.Errorf("limits: %s, %v", limits, err)

@@ -18,7 +18,7 @@ import (
 // PodID is the runtime's id of a sandbox.
 type PodID string
 
-// QoS is a Kubernetes QoS class, which decides the pod's cgroup.
+// QoS is a Kubernetes QoS class. The path of the pod's cgroup depends on it.
 type QoS string
 
 // The classes. The zero value of PodSpec.QoS is BestEffort, as for a pod without requests.
@@ -33,12 +33,15 @@ type PodSpec struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
 	QoS                  QoS
-	// Resources are the pod's own, which are written to its cgroup, as by a kubelet, and sent to the runtime.
+	// Resources are the resources of the pod as a whole. RunPod writes them to the pod's cgroup, as a kubelet does, and
+	// sends them to the runtime.
 	Resources *cri.LinuxContainerResources
-	// OwnNetwork gives the pod a network namespace, without the host's interfaces. It needs AddNetwork.
+	// OwnNetwork gives the pod its own network namespace, without the host's interfaces. The test must call AddNetwork
+	// before.
 	OwnNetwork bool
 }
 
+// podRecord is what the package stores about a running pod.
 type podRecord struct {
 	spec   PodSpec
 	config *cri.PodSandboxConfig
@@ -53,10 +56,11 @@ VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
 esac
 `
 
-// AddNetwork lets pods have a network namespace of their own, with no interface but the loopback.
+// AddNetwork configures CNI, so that pods can have their own network namespace. The only interface in it is the
+// loopback interface.
 func (c *Containerd) AddNetwork() {
 	c.t.Helper()
-	c.check("network", errors.Join(
+	c.check("configure CNI", errors.Join(
 		os.WriteFile(filepath.Join(c.dir, "cni/bin/none"), []byte(networkPlugin), 0o700), //nolint:gosec // the file is a program
 		os.WriteFile(filepath.Join(c.dir, "cni/conf.d/10-none.conflist"), []byte(`{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "none"}]}`), 0o600),
 	))
@@ -73,7 +77,7 @@ func (c *Containerd) AddNetwork() {
 	})
 }
 
-// RunPod makes the pod's cgroup and runs its sandbox, on the host's network unless the spec says otherwise.
+// RunPod makes the pod's cgroup and runs its sandbox. The pod has the host's network if spec.OwnNetwork is not set.
 func (c *Containerd) RunPod(spec PodSpec) PodID {
 	c.t.Helper()
 	pod, err := c.TryRunPod(spec)
@@ -81,7 +85,7 @@ func (c *Containerd) RunPod(spec PodSpec) PodID {
 	return pod
 }
 
-// TryRunPod is RunPod for goroutines and expected refusals.
+// TryRunPod makes the pod's cgroup and runs its sandbox, and returns an error instead of ending the test.
 func (c *Containerd) TryRunPod(spec PodSpec) (PodID, error) {
 	spec = completed(spec)
 	cgroup := filepath.Join(c.parent, podCgroup(spec))
@@ -102,6 +106,7 @@ func (c *Containerd) TryRunPod(spec PodSpec) (PodID, error) {
 	return pod, nil
 }
 
+// completed returns a spec with values for its empty fields.
 func completed(s PodSpec) PodSpec {
 	if s.UID == "" {
 		s.UID = uid()
@@ -118,12 +123,14 @@ func completed(s PodSpec) PodSpec {
 	return s
 }
 
+// uid returns a random UID.
 func uid() string {
 	var b [16]byte
 	rand.Read(b[:])
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
+// podCgroup returns the path of a pod's cgroup below the cgroup parent.
 func podCgroup(s PodSpec) string {
 	if s.QoS == Guaranteed {
 		return "kubepods/pod" + s.UID
@@ -195,19 +202,20 @@ func (c *Containerd) makePodCgroup(cgroup string, s PodSpec) error {
 			return err
 		}
 		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
-			return fmt.Errorf("write %s: %w", value, err)
+			return fmt.Errorf("write %q to a file of the pod's cgroup: %w", value, err)
 		}
 	}
 	return nil
 }
 
+// set adds the value of a cgroup file to values, if the value is not 0.
 func set(values map[string]string, file string, value int64) {
 	if value != 0 {
 		values[file] = strconv.FormatInt(value, 10)
 	}
 }
 
-// StopPod stops the sandbox and its containers.
+// StopPod stops the pod's sandbox and containers.
 func (c *Containerd) StopPod(pod PodID) {
 	c.t.Helper()
 	ctx, cancel := c.call()
@@ -216,13 +224,13 @@ func (c *Containerd) StopPod(pod PodID) {
 	c.check("stop pod", err)
 }
 
-// RemovePod stops and removes the pod and then, like a kubelet, its cgroup.
+// RemovePod stops and removes the pod. Then it removes the pod's cgroup, as a kubelet does.
 func (c *Containerd) RemovePod(pod PodID) {
 	c.t.Helper()
 	c.check("remove pod", c.TryRemovePod(pod))
 }
 
-// TryRemovePod is RemovePod for goroutines.
+// TryRemovePod stops and removes the pod and its cgroup, and returns an error instead of ending the test.
 func (c *Containerd) TryRemovePod(pod PodID) error {
 	ctx, cancel := c.call()
 	defer cancel()
@@ -248,23 +256,24 @@ func (c *Containerd) PodCgroup(pod PodID) string {
 	return c.pod(pod).config.Linux.CgroupParent
 }
 
-// PodKernelFile reads a file of the pod's cgroup, without the newline.
+// PodKernelFile returns the text of a file of the pod's cgroup, without the newline.
 func (c *Containerd) PodKernelFile(pod PodID, file string) string {
 	c.t.Helper()
 	path, err := c.file(c.PodCgroup(pod), file)
-	c.check("pod file", err)
+	c.check("find a cgroup file of the pod", err)
 	text, err := os.ReadFile(path)
-	c.check("pod file", err)
+	c.check("read a cgroup file of the pod", err)
 	return strings.TrimSpace(string(text))
 }
 
+// pod returns the record of a pod. It ends the test if this containerd has not run the pod.
 func (c *Containerd) pod(id PodID) podRecord {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	record, ok := c.pods[id]
 	if !ok {
-		c.t.Fatalf("no pod %s was made here", id)
+		c.t.Fatalf("this containerd has not run pod %s", id)
 	}
 	return record
 }

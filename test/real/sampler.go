@@ -15,51 +15,56 @@ import (
 )
 
 // Snapshot has the effective CPU list of every watched container at one moment, by the container's directory relative
-// to the sampler's root. A list is empty until the container's first instruction: before, the cgroup has no process, or
-// runc's.
+// to the sampler's root. The list of a container is empty until the container's program runs. Before that, the cgroup
+// has no process, or a process of runc.
 type Snapshot map[string]string
 
-// Findings are the results of a sampler. A test should print them: few samples without violations prove little.
+// Findings are the results of a sampler. A test should print the number of samples, because few samples without a
+// violation prove little.
 type Findings struct {
-	Samples    int      // consistent snapshots, each judged
-	Torn       int      // discarded passes, because two in a row differed
+	Samples    int      // consistent snapshots, which the function judge has checked
+	Torn       int      // passes that differed from the pass before, and were discarded
 	Reads      int      // files read
-	Containers int      // most containers in one snapshot
-	States     int      // samples that differed from the one before
+	Containers int      // the largest number of containers in a snapshot
+	States     int      // samples that differed from the sample before
 	Violations int      // samples that the function judge refused
-	First      []string // the first violations
+	First      []string // the errors of the first violations
 }
 
+// String returns the numbers in one line.
 func (f Findings) String() string {
 	return fmt.Sprintf("%d samples of up to %d containers (%d states, %d torn passes, %d cgroup reads), %d violations",
 		f.Samples, f.Containers, f.States, f.Torn, f.Reads, f.Violations)
 }
 
-const wordsKept = 10
+// maxErrors is the maximum length of Findings.First.
+const maxErrors = 10
 
 // Sampler reads the effective cpusets below a cgroup in a loop without pauses. It reads one file after another, so one
-// pass may show a CPU in two containers while it moves. A snapshot therefore counts only if two passes in a row are
-// equal: then it held at the moment between them. The sampler can miss a state that lasts for less than two passes.
+// pass may show a CPU in two containers while the agent moves the CPU from one to the other. A snapshot therefore
+// counts only if two passes in a row are equal. All its lists were then in force at the moment between the two passes.
+// The sampler can miss a state that lasts for less than two passes.
 type Sampler struct {
 	root, file string                // the watched directory, and the name of the file that is read in each directory
 	keep       func(dir string) bool // reports whether a directory is a watched container
 	judge      func(Snapshot) error  // returns an error for a snapshot that must not occur
-	open       map[string]*os.File   // by directory: its file
-	begun      map[string]bool       // by directory: the container's own process was seen
+	open       map[string]*os.File   // the open cpuset file of each directory
+	begun      map[string]bool       // the directories of containers whose program runs
 	stop       chan struct{}
 	stopped    chan struct{}
 	once       sync.Once
 	found      Findings
 }
 
-// Sample watches this runtime's containers, without sandboxes, and judges each snapshot. It stops with the test.
+// Sample starts a sampler of this runtime's containers, without sandboxes. The sampler calls judge for each snapshot,
+// and stops at the end of the test.
 func (c *Containerd) Sample(judge func(Snapshot) error) *Sampler {
 	c.t.Helper()
 	return NewSampler(c.t, c.parent, c.isContainer, judge)
 }
 
-// isContainer recognises a container before its cgroup exists: the runtime assigns the id at create and makes the
-// cgroup at start.
+// isContainer reports whether a directory is the cgroup of a container. It knows each container before the cgroup
+// exists: the runtime returns the id when the container is created, and makes the cgroup when the container starts.
 func (c *Containerd) isContainer(dir string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +72,8 @@ func (c *Containerd) isContainer(dir string) bool {
 	return ok
 }
 
-// NewSampler watches the directories below root for which keep returns true. root is a path in the cpuset hierarchy.
+// NewSampler starts a sampler of the directories below root for which the function keep returns true. The parameter
+// root is a path in the cpuset hierarchy.
 func NewSampler(t testing.TB, root string, keep func(dir string) bool, judge func(Snapshot) error) *Sampler {
 	t.Helper()
 	all, err := host.Hierarchies()
@@ -90,7 +96,7 @@ func NewSampler(t testing.TB, root string, keep func(dir string) bool, judge fun
 	return s
 }
 
-// Stop ends the sampling and returns the findings. It may be called again.
+// Stop ends the sampling and returns the findings. A second call returns the same findings.
 func (s *Sampler) Stop() Findings {
 	s.once.Do(func() { close(s.stop) })
 	<-s.stopped
@@ -125,14 +131,14 @@ func (s *Sampler) run() {
 		}
 		if err := s.judge(now); err != nil {
 			s.found.Violations++
-			if len(s.found.First) < wordsKept {
+			if len(s.found.First) < maxErrors {
 				s.found.First = append(s.found.First, err.Error())
 			}
 		}
 	}
 }
 
-// pass reads every kept directory once. It leaves out cgroups that are removed meanwhile.
+// pass reads the CPU list of every watched directory once. It leaves out cgroups that are removed meanwhile.
 func (s *Sampler) pass() Snapshot {
 	seen := Snapshot{}
 	s.walk(s.root, "", seen)
@@ -146,12 +152,13 @@ func (s *Sampler) pass() Snapshot {
 	return seen
 }
 
+// walk adds the watched directories in path to a snapshot. rel is the same path, relative to the root of the sampler.
 func (s *Sampler) walk(path, rel string, seen Snapshot) {
 	if rel != "" && s.keep(rel) {
 		if list, err := s.read(path, rel); err == nil {
 			seen[rel] = list
 		}
-		return // cgroups that a container makes below its own are ignored
+		return // cgroups that a container makes below its own cgroup are ignored
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -164,6 +171,7 @@ func (s *Sampler) walk(path, rel string, seen Snapshot) {
 	}
 }
 
+// read returns the CPU list of a container; "" if the container's program does not run yet.
 func (s *Sampler) read(path, rel string) (string, error) {
 	f := s.open[rel]
 	if f == nil {
@@ -185,8 +193,8 @@ func (s *Sampler) read(path, rel string) (string, error) {
 	return strings.TrimSpace(string(buffer[:n])), nil
 }
 
-// hasBegun reports whether a container's first instruction has run. It is called after the list was read: a container
-// that has not begun now had not begun then.
+// hasBegun reports whether a container's program runs. The caller has read the CPU list before: if the program does not
+// run now, it also did not run when the list was read.
 func (s *Sampler) hasBegun(path, rel string) bool {
 	if s.begun[rel] {
 		return true
@@ -197,8 +205,8 @@ func (s *Sampler) hasBegun(path, rel string) bool {
 		return false
 	}
 	for pid := range strings.FieldsSeq(string(procs)) {
-		// Until it executes the container's program, the process is runc or a sealed copy of it. The executable shows that;
-		// the process name does not, since it is "exe" at first.
+		// Until the process executes the container's program, its executable is runc or a sealed copy of runc. The process
+		// name does not show this, because the name is "exe" at first.
 		exe, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
 		if err == nil && !strings.Contains(exe, "runc") {
 			s.begun[rel] = true
@@ -207,8 +215,8 @@ func (s *Sampler) hasBegun(path, rel string) bool {
 	return s.begun[rel]
 }
 
-// NoSharing returns a judge: a container for which exclusive returns true must share no CPU with another one. exclusive
-// is called for every sample, so its answer may change.
+// NoSharing returns a function judge for Sample. It returns an error if a container for which exclusive returns true
+// shares a CPU with another container. The function exclusive is called for every sample, so its result may change.
 func NoSharing(exclusive func(dir string) bool) func(Snapshot) error {
 	return func(s Snapshot) error {
 		sets := make(map[string]map[int]bool, len(s))
@@ -231,6 +239,7 @@ func NoSharing(exclusive func(dir string) bool) func(Snapshot) error {
 	}
 }
 
+// sharing returns a CPU that a container shares with another container, and the directory of the other one.
 func sharing(dir string, sets map[string]map[int]bool) (cpu int, other string, shared bool) {
 	for other, cpus := range sets {
 		if other == dir {

@@ -13,25 +13,26 @@ import (
 	"testing"
 )
 
-// tools are the programs of a private runtime.
+// tools are the programs that a private containerd needs.
 type tools struct {
-	dirs        map[Release]string // containerd and its shim
-	runc        string
-	probe, reap []byte // built from this module
+	dirs        map[Release]string // directories with containerd and its shim
+	runc        string             // path of runc
+	probe, reap []byte             // the programs in test/real/probe and test/real/reap
 }
 
 func (t *tools) containerd(r Release) string { return filepath.Join(t.dirs[r], "containerd") }
 
 func (t *tools) shim(r Release) string { return filepath.Join(t.dirs[r], "containerd-shim-runc-v2") }
 
-// prepared runs once per test process. The pinned tools come from the cache of test/tools/build.sh, which builds
-// missing ones; that takes minutes.
+// prepared calls prepare once per test process, and returns the same result to all callers.
 var prepared = sync.OnceValues(prepare)
 
+// prepare returns the tools. containerd and runc have fixed versions, and come from the cache of test/tools/build.sh.
+// This script builds the tools that are missing in the cache, which takes minutes.
 func prepare() (*tools, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
-		return nil, errors.New("no caller information")
+		return nil, errors.New("the directory of the test's source files is unknown")
 	}
 	here := filepath.Dir(file)
 	dirs, err := build(exec.Command(filepath.Join(here, "../tools/build.sh"), "containerd", "containerd17", "runc"))
@@ -40,7 +41,7 @@ func prepare() (*tools, error) {
 	}
 	lines := strings.Fields(dirs)
 	if len(lines) != 3 {
-		return nil, fmt.Errorf("tools: want three folders, have %q", dirs)
+		return nil, fmt.Errorf("test/tools/build.sh printed %q, want the paths of three directories", dirs)
 	}
 	t := &tools{dirs: map[Release]string{Newest: lines[0], V17: lines[1], V16: "/usr/bin"}, runc: filepath.Join(lines[2], "runc")}
 	out, err := os.MkdirTemp("", "ttbuild")

@@ -16,20 +16,21 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// recordDir names the directory that texts are written to, if it is set.
+// recordDir is the environment variable with the directory to which the texts are written. If the variable is not set,
+// no text is written.
 const recordDir = "TRIMTAB_RECORD"
 
-// Book compares the plays of a test with a golden file. Each of its lines has the name of an item and a hash for each
-// of the item's texts.
+// Book compares the texts that a test has recorded with the hashes in a golden file. A text belongs to an item, such as
+// a scenario. Each line of the golden file has the name of an item and one hash for each text of the item.
 type Book struct {
 	file string
 
 	mu    sync.Mutex
-	items map[string][]string
+	items map[string][]string // the hashes of the added texts, by item
 }
 
-// Open opens the book whose golden file is at a path below the test's directory. The book is compared when the test and
-// its subtests have ended.
+// Open makes a Book. file is the path of the golden file, relative to the test's directory. The Book is compared with
+// the golden file when the test and its subtests have ended.
 func Open(t *testing.T, file string) *Book {
 	t.Helper()
 	b := &Book{file: file, items: map[string][]string{}}
@@ -41,8 +42,8 @@ func Open(t *testing.T, file string) *Book {
 	return b
 }
 
-// Keep adds the texts of an item.
-func (b *Book) Keep(t testing.TB, item string, texts ...*Text) {
+// AddItem adds the texts of an item. If recordDir is set, Keep also writes the texts to files.
+func (b *Book) AddItem(t testing.TB, item string, texts ...*Text) {
 	t.Helper()
 	hashes := make([]string, len(texts))
 	for i, text := range texts {
@@ -63,6 +64,7 @@ func (b *Book) Keep(t testing.TB, item string, texts ...*Text) {
 	b.items[item] = hashes
 }
 
+// writeFile writes a file, and creates its directory if necessary.
 func writeFile(name, text string) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
@@ -70,7 +72,7 @@ func writeFile(name, text string) error {
 	return os.WriteFile(name, []byte(text), 0o644)
 }
 
-// close compares the kept texts with the golden file, or writes the file.
+// close compares the added items with the golden file. With the flag -update, it writes the golden file instead.
 func (b *Book) close(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(b.file)
@@ -83,9 +85,9 @@ func (b *Book) close(t *testing.T) {
 			golden[item] = strings.Fields(hashes)
 		}
 	}
-	part := strings.Contains(flag.Lookup("test.run").Value.String(), "/")
+	partial := strings.Contains(flag.Lookup("test.run").Value.String(), "/")
 	if *update {
-		if part {
+		if partial {
 			maps.Copy(golden, b.items)
 			b.items = golden
 		}
@@ -94,17 +96,18 @@ func (b *Book) close(t *testing.T) {
 		}
 		return
 	}
-	b.compare(t, golden, part)
+	b.compare(t, golden, partial)
 }
 
-// compare reports the items that differ. part is set if the test played only some of the items.
-func (b *Book) compare(t *testing.T, golden map[string][]string, part bool) {
+// compare reports the items that differ from the golden file. partial means that the test ran only some of the items,
+// so that missing items are no error.
+func (b *Book) compare(t *testing.T, golden map[string][]string, partial bool) {
 	t.Helper()
 	for _, item := range slices.Sorted(maps.Keys(b.items)) {
 		want, known := golden[item]
 		got := b.items[item]
 		if !known || len(want) != len(got) {
-			t.Errorf("%s is not in %s: -update adds it", item, b.file)
+			t.Errorf("item %s is not in the golden file %s, or has another number of texts there: the flag -update writes the file again", item, b.file)
 			continue
 		}
 		var differ []string
@@ -114,21 +117,21 @@ func (b *Book) compare(t *testing.T, golden map[string][]string, part bool) {
 			}
 		}
 		if len(differ) > 0 {
-			t.Errorf("%s: text %s differs from the recorded one in %s; run both trees with %s=dir and compare the texts with diff -r",
+			t.Errorf("item %s: text %s does not have the hash in %s; run the test in the old and in the new source tree with %s=dir and compare the texts with diff -r",
 				item, strings.Join(differ, ", "), b.file, recordDir)
 		}
 	}
-	if part {
+	if partial {
 		return
 	}
 	for _, item := range slices.Sorted(maps.Keys(golden)) {
 		if _, played := b.items[item]; !played {
-			t.Errorf("%s is in %s, but was not played: -update removes it", item, b.file)
+			t.Errorf("item %s is in the golden file %s, but the test did not record it: the flag -update removes the item", item, b.file)
 		}
 	}
 }
 
-// String returns the golden file.
+// String returns the content of the golden file for the added items.
 func (b *Book) String() string {
 	var out strings.Builder
 	for _, item := range slices.Sorted(maps.Keys(b.items)) {

@@ -50,7 +50,7 @@ func TestRecorded(t *testing.T) {
 				s.Node.Cgroup = v
 				var text *Text
 				synctest.Test(t, func(t *testing.T) { text = playScenario(t, s) })
-				book.Keep(t, name, text)
+				book.AddItem(t, name, text)
 			})
 		}
 	}

@@ -14,34 +14,36 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/kernel"
 )
 
-// Text is the recording of one play, line by line.
+// Text is the recording of one run, line by line.
 type Text struct {
 	mu      sync.Mutex
 	b       strings.Builder
-	pending string // a write that the kernel has not accepted yet
-	saved   string // the last checkpoint
-	left    uint64 // number of events of the journal that were left out so far
-	hidden  string
+	pending string // a write that has begun and that the kernel has not accepted yet; "" for none
+	saved   string // the last checkpoint that was added
+	left    uint64 // the number of journal events that were left out so far
+	hidden  string // the word that String removes; "" for none
 }
 
-// Hide removes a word from every line, such as the name of a temporary directory.
+// Hide makes String remove a word from every line, such as the name of a temporary directory.
 func (t *Text) Hide(word string) { t.hidden = word }
 
 // Line adds a line.
 func (t *Text) Line(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refused()
+	t.addRefused()
 	t.line(format, args...)
 }
 
+// line adds a line. The caller holds mu.
 func (t *Text) line(format string, args ...any) {
 	fmt.Fprintf(&t.b, format, args...)
 	t.b.WriteByte('\n')
 }
 
-// refused adds the pending write as refused by the kernel.
-func (t *Text) refused() {
+// addRefused adds a line that the kernel has refused the pending write. It adds nothing if no write is pending. The caller
+// holds mu.
+func (t *Text) addRefused() {
 	if t.pending != "" {
 		t.line("refused %s", t.pending)
 	}
@@ -52,49 +54,50 @@ func (t *Text) refused() {
 func (t *Text) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refused()
+	t.addRefused()
 	if t.hidden != "" {
 		return strings.ReplaceAll(t.b.String(), t.hidden, "")
 	}
 	return t.b.String()
 }
 
-// JSON adds a value as JSON.
-func (t *Text) JSON(what string, v any) {
+// JSON adds a line with a name and a value as JSON.
+func (t *Text) JSON(name string, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		text = []byte(err.Error())
 	}
-	t.Line("%s %s", what, text)
+	t.Line("%s %s", name, text)
 }
 
-// Kernel records every write to a tree from now on, accepted or refused, by the agent or the runtime.
+// Kernel makes t record every later write to the cgroup files of k by the agent or the runtime, also a write that the
+// kernel refuses.
 func (t *Text) Kernel(k *kernel.Cgroups) {
-	k.FailWrites(func(path, value string) error { t.Asked(path, value); return nil })
-	k.OnWrite(t.Wrote)
+	k.FailWrites(func(path, value string) error { t.WriteBegins(path, value); return nil })
+	k.OnWrite(t.WriteAccepted)
 }
 
-// Asked notes that a write begins.
-func (t *Text) Asked(path, value string) {
+// WriteBegins notes that a write to a kernel file begins. If the previous write was not accepted, the kernel has refused it.
+func (t *Text) WriteBegins(path, value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refused()
+	t.addRefused()
 	t.pending = fmt.Sprintf("%s = %q", path, value)
 }
 
-// Wrote notes that the kernel accepted a write.
-func (t *Text) Wrote(path, value string) {
+// WriteAccepted adds a line that the kernel has accepted a write.
+func (t *Text) WriteAccepted(path, value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := fmt.Sprintf("%s = %q", path, value)
 	if t.pending != now {
-		t.refused()
+		t.addRefused()
 	}
 	t.pending = ""
 	t.line("wrote %s", now)
 }
 
-// Answer adds the answer to an event.
+// Answer adds the agent's answer to an event.
 func (t *Text) Answer(ev *lifecycle.Event, ans conductor.Answer, err error) {
 	about := ""
 	if ev.Pod != nil {
@@ -110,14 +113,15 @@ func (t *Text) Answer(ev *lifecycle.Event, ans conductor.Answer, err error) {
 	}
 }
 
-// Values adds the values that are decided for a container, with their reasons.
-func (t *Text) Values(whose string, values []lifecycle.Value) {
+// Values adds a line for each value that the agent has decided for a container, with the value's reason. Each line
+// begins with name.
+func (t *Text) Values(name string, values []lifecycle.Value) {
 	for _, v := range values {
-		t.JSON(whose, v)
+		t.JSON(name, v)
 	}
 }
 
-// Checkpoint adds the checkpoint, if it changed.
+// Checkpoint adds the agent's checkpoint, if the checkpoint has changed since the last call.
 func (t *Text) Checkpoint(data []byte) {
 	if now := string(data); now != t.saved {
 		t.saved = now
@@ -125,8 +129,8 @@ func (t *Text) Checkpoint(data []byte) {
 	}
 }
 
-// Events adds lines of the journal. It leaves out those about CPU classes: these are written while the next event
-// is decided, so their place in the journal varies.
+// Events adds events of the journal. It leaves out events about CPU classes, because their place in the journal varies:
+// the agent adds such an event to the journal while it decides about the next event.
 func (t *Text) Events(events []api.Event) {
 	for _, e := range events {
 		if e.Kind == "CPUClasses" {
@@ -139,7 +143,7 @@ func (t *Text) Events(events []api.Event) {
 	}
 }
 
-// Status adds the status of the node, without the parts about the process.
+// Status adds the status of the node, without the data about the agent's process and without its start time.
 func (t *Text) Status(n api.Node) {
 	n.Agent, n.Started = nodelock.Holder{}, time.Time{}
 	t.JSON("status", n)

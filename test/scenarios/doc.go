@@ -1,4 +1,4 @@
-// Package scenarios holds scenarios as data: what happens to pods on a node, and
-// what is wanted of the effective state. Its test plays each of them on the
-// embedded runtime with the real agent.
+// Package scenarios has scenarios as YAML files. A scenario says what happens to pods
+// on a node, and which values must be in force afterwards. The test of this package
+// plays each scenario with the real agent on the embedded runtime.
 package scenarios

@@ -18,17 +18,19 @@ import (
 	"github.com/trimtab/trimtab/test/vm/wire"
 )
 
-// channel talks to the agent in a guest. It may be used from several goroutines.
-type channel struct {
-	address string
+// guestClient sends requests to the helper program in a guest (test/vm/guest, protocol in test/vm/wire). Several goroutines
+// may use it.
+type guestClient struct {
+	address string // the helper program's TCP address on the host
 	client  *http.Client
 }
 
-func newChannel(address string) *channel {
-	return &channel{address, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}}
+func newGuestClient(address string) *guestClient {
+	return &guestClient{address, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}}
 }
 
-func (c *channel) do(ctx context.Context, method, path string, query url.Values, body io.Reader) ([]byte, error) {
+// do sends an HTTP request and returns the body of the answer. For the status 404 it returns fs.ErrNotExist.
+func (c *guestClient) do(ctx context.Context, method, path string, query url.Values, body io.Reader) ([]byte, error) {
 	target := "http://" + c.address + path + "?" + query.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
@@ -42,24 +44,24 @@ func (c *channel) do(ctx context.Context, method, path string, query url.Values,
 	text, err := io.ReadAll(answer.Body)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("guest: %s %s: %w", method, path, err)
+		return nil, fmt.Errorf("read the guest's answer to %s %s: %w", method, path, err)
 	case answer.StatusCode == http.StatusNotFound:
 		return nil, &fs.PathError{Op: "open", Path: query.Get("path"), Err: fs.ErrNotExist}
 	case answer.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("guest: %s %s: %s", method, path, bytes.TrimSpace(text))
+		return nil, fmt.Errorf("the guest answers %s %s with an error: %s", method, path, bytes.TrimSpace(text))
 	}
 	return text, nil
 }
 
-// awaitReady waits until the guest's agent answers or the machine has ended.
-func (c *channel) awaitReady(ctx context.Context, gone <-chan struct{}) error {
+// awaitReady waits until the helper program in the guest answers. It returns an error if the machine has ended.
+func (c *guestClient) awaitReady(ctx context.Context, gone <-chan struct{}) error {
 	return until(ctx, 20*time.Millisecond, func() (bool, error) {
 		select {
 		case <-gone:
-			return false, errors.New("the machine has ended")
+			return false, errors.New("the virtual machine has ended")
 		default:
 		}
-		// QEMU accepts connections before the guest does, so each attempt has a timeout.
+		// QEMU accepts connections before the guest can answer. So each attempt needs a timeout.
 		try, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		_, err := c.do(try, http.MethodGet, "/ready", nil, nil)
@@ -67,41 +69,45 @@ func (c *channel) awaitReady(ctx context.Context, gone <-chan struct{}) error {
 	})
 }
 
-func (c *channel) exec(ctx context.Context, cmd wire.Command) (wire.Result, error) {
+// exec runs a program in the guest.
+func (c *guestClient) exec(ctx context.Context, cmd wire.Command) (wire.Result, error) {
 	text, err := json.Marshal(cmd)
 	if err != nil {
 		return wire.Result{}, err
 	}
 	answer, err := c.do(ctx, http.MethodPost, "/exec", nil, bytes.NewReader(text))
 	if err != nil {
-		return wire.Result{}, fmt.Errorf("%v: %w", cmd.Argv, err)
+		return wire.Result{}, fmt.Errorf("run %v in the guest: %w", cmd.Argv, err)
 	}
 	var r wire.Result
 	return r, json.Unmarshal(answer, &r)
 }
 
-func (c *channel) get(ctx context.Context, path string) ([]byte, error) {
+// get returns the content of a file of the guest.
+func (c *guestClient) get(ctx context.Context, path string) ([]byte, error) {
 	return c.do(ctx, http.MethodGet, "/file", url.Values{"path": {path}}, nil)
 }
 
-func (c *channel) put(ctx context.Context, path string, mode fs.FileMode, content io.Reader) error {
+// put writes a file of the guest atomically.
+func (c *guestClient) put(ctx context.Context, path string, mode fs.FileMode, content io.Reader) error {
 	_, err := c.do(ctx, http.MethodPut, "/file", url.Values{"path": {path}, "mode": {fmt.Sprintf("%o", mode)}}, content)
 	return err
 }
 
-func (c *channel) tar(ctx context.Context, paths ...string) ([]byte, error) {
+// tar returns a tar archive of the regular files below the paths in the guest.
+func (c *guestClient) tar(ctx context.Context, paths ...string) ([]byte, error) {
 	return c.do(ctx, http.MethodGet, "/tar", url.Values{"path": paths}, nil)
 }
 
 // setClock sets the guest's clock to the host's time.
-func (c *channel) setClock(ctx context.Context) error {
+func (c *guestClient) setClock(ctx context.Context) error {
 	now := strconv.FormatInt(time.Now().UnixNano(), 10)
 	_, err := c.do(ctx, http.MethodPost, "/clock", url.Values{"ns": {now}}, nil)
 	return err
 }
 
 // dial connects to a socket in the guest.
-func (c *channel) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *guestClient) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", c.address)
 	if err != nil {
@@ -130,12 +136,13 @@ func (c *channel) dial(ctx context.Context, network, address string) (net.Conn, 
 		text, _ := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		conn.Close()
-		return nil, fmt.Errorf("guest: %s %s: %s", network, address, bytes.TrimSpace(text))
+		return nil, fmt.Errorf("the guest cannot connect to %s %s: %s", network, address, bytes.TrimSpace(text))
 	}
 	return &stream{conn, reader}, nil
 }
 
-// stream first reads the bytes that came with the answer's header.
+// stream is a connection to a socket in the guest. Its reader may already have bytes that came with the header of the
+// HTTP answer.
 type stream struct {
 	net.Conn
 	reader *bufio.Reader

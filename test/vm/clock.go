@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// hostKHz is the rate of the host's time stamp counter, zero if it cannot be measured. A guest that measures the rate
-// on a busy host may be wrong by a factor of four, and then its clock is wrong in every copy of the snapshot. So the
-// kernel parameter tsc_early_khz sets the rate (since Linux 4.20).
+// hostKHz returns the rate of the host's time stamp counter in kHz, or 0 if the rate cannot be measured. The tests set
+// the rate with the kernel parameter tsc_early_khz (since Linux 4.20). Otherwise the guest measures the rate itself. On
+// a busy host this result can be wrong by a factor of four, and then the clock is wrong in every copy of the snapshot.
 var hostKHz = sync.OnceValue(func() uint64 {
 	from, begun := readTick()
 	if from == 0 {
@@ -22,7 +22,8 @@ var hostKHz = sync.OnceValue(func() uint64 {
 	return uint64(float64(to-from) / float64(ended.Sub(begun).Microseconds()) * 1000)
 })
 
-// readTick reads the counter and the clock at nearly the same time, the best of twenty attempts.
+// readTick reads the time stamp counter and the clock at nearly the same time. It makes twenty attempts and returns the
+// attempt that took the shortest time.
 func readTick() (tick uint64, at time.Time) {
 	closest := time.Hour
 	for range 20 {
@@ -35,8 +36,8 @@ func readTick() (tick uint64, at time.Time) {
 	return tick, at
 }
 
-// clockArgs returns the kernel parameter with the counter's rate. The snapshot's key has the rate to a tenth of a GHz,
-// so that the snapshot is not restored on another processor.
+// clockArgs returns the kernel parameter with the rate of the time stamp counter, and the text about this rate for the
+// snapshot's key. The text has the rate to a tenth of a GHz. So the snapshot is not restored on another processor.
 func clockArgs() (arg, key string) {
 	khz := hostKHz()
 	if khz == 0 {
@@ -46,7 +47,7 @@ func clockArgs() (arg, key string) {
 }
 
 // uptime returns the guest's uptime by its own clock.
-func (c *channel) uptime(ctx context.Context) (time.Duration, error) {
+func (c *guestClient) uptime(ctx context.Context) (time.Duration, error) {
 	text, err := c.get(ctx, "/proc/uptime")
 	if err != nil {
 		return 0, err
@@ -59,9 +60,9 @@ func (c *channel) uptime(ctx context.Context) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// checkClock calls do and then checks that the guest's clock ran as fast as the host's meanwhile, for at least two
-// seconds.
-func (c *channel) checkClock(ctx context.Context, do func() error) error {
+// checkClock calls do, and waits until at least two seconds have passed since the begin. It returns an error if the
+// guest's clock did not run about as fast as the host's clock during this time.
+func (c *guestClient) checkClock(ctx context.Context, do func() error) error {
 	begun := time.Now()
 	from, err := c.uptime(ctx)
 	if err != nil {
@@ -76,7 +77,7 @@ func (c *channel) checkClock(ctx context.Context, do func() error) error {
 		return err
 	}
 	if rate := float64(to-from) / float64(time.Since(begun)); rate < 0.8 || rate > 1.25 {
-		return fmt.Errorf("the guest's clock goes %.2f times as fast as the host's", rate)
+		return fmt.Errorf("the guest's clock runs %.2f times as fast as the host's clock", rate)
 	}
 	return nil
 }

@@ -11,13 +11,15 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// quickReconnect suits a daemon that is restarted by a test; the default backs off for seconds.
+// quickReconnect makes a client reconnect soon after a test has restarted a daemon. With gRPC's default, the client
+// waits for seconds.
 var quickReconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.2, MaxDelay: 500 * time.Millisecond},
 	MinConnectTimeout: 5 * time.Second,
 }
 
-func (c *channel) dialer(socket string) func(context.Context, string) (net.Conn, error) {
+// dialer returns a function for gRPC that connects to a Unix socket of the guest.
+func (c *guestClient) dialer(socket string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, _ string) (net.Conn, error) { return c.dial(ctx, "unix", socket) }
 }
 
@@ -27,19 +29,19 @@ type CRI struct {
 	cri.ImageServiceClient
 }
 
-// CRI connects to a CRI server at a Unix socket of the guest, such as containerd. The connection ends with the test and
-// survives restarts of the server.
+// CRI connects to a CRI server at a Unix socket of the guest, such as containerd. The connection survives restarts of
+// the server, and ends with the test.
 func (m *Machine) CRI(socket string) CRI {
 	m.t.Helper()
-	conn, err := m.channel.grpc(socket)
+	conn, err := m.client.grpc(socket)
 	if err != nil {
-		m.t.Fatalf("%s: CRI: %v", m.Guest, err)
+		m.t.Fatalf("%s: connect to the CRI server: %v", m.Guest, err)
 	}
 	m.t.Cleanup(func() { conn.Close() })
 	return CRI{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)}
 }
 
-// StopContainerd ends the daemon; pods keep running.
+// StopContainerd stops containerd. Pods keep running.
 func (m *Machine) StopContainerd() {
 	m.t.Helper()
 	if m.Guest.Systemd {
@@ -49,23 +51,23 @@ func (m *Machine) StopContainerd() {
 	m.Sh(`killall -TERM containerd; i=0; while pidof containerd >/dev/null; do sleep 0.1; i=$((i+1)); [ $i -lt 300 ]; done`)
 }
 
-// StartContainerd starts the daemon again and waits until it answers.
+// StartContainerd starts containerd again, and waits until containerd answers CRI calls.
 func (m *Machine) StartContainerd() {
 	m.t.Helper()
 	ctx, cancel := callContext()
 	defer cancel()
-	if err := m.channel.startContainerd(ctx, m.Guest.Systemd); err != nil {
+	if err := m.client.startContainerd(ctx, m.Guest.Systemd); err != nil {
 		m.t.Fatalf("%s: %v", m.Guest, err)
 	}
 }
 
-// WithoutNRI restarts containerd with NRI switched off.
+// WithoutNRI disables NRI in containerd's configuration, and restarts containerd.
 func (m *Machine) WithoutNRI() {
 	m.t.Helper()
 	const table = "[plugins.'io.containerd.nri.v1.nri']\n"
 	text := m.Read(containerdConfig) + "\n"
 	if !strings.Contains(text, table) {
-		m.t.Fatalf("no table of NRI in\n%s", text)
+		m.t.Fatalf("containerd's configuration has no table for NRI:\n%s", text)
 	}
 	m.StopContainerd()
 	m.Put(containerdConfig, 0o644, []byte(strings.Replace(text, table, table+"  disable = true\n", 1)))

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// debianArchive returns an archive of a small Debian with systemd.
+// debianArchive returns the path of an archive with a small Debian system that has systemd.
 func debianArchive(ctx context.Context) (string, error) {
 	out, err := runBuildCommand(exec.CommandContext(ctx, filepath.Join(packageDir(), "../tools/debian.sh")))
 	return strings.TrimSpace(out), err
 }
 
-// addSystemd adds the files that turn a plain Debian into a guest.
+// addSystemd adds the files that a guest needs in addition to the Debian archive.
 func (t tree) addSystemd(s Stage) error {
 	t.dir("/payload")
 	t.text("/etc/hostname", "node\n")
@@ -26,7 +26,7 @@ func (t tree) addSystemd(s Stage) error {
 		t.link(wants+unit, "/etc/systemd/system/"+unit)
 	}
 	t.link("/etc/systemd/system/default.target", "/lib/systemd/system/multi-user.target")
-	// These units only take time, or read the programs' disk before it is attached.
+	// Mask these units. They only take time, or read the disk with the programs before QEMU has attached this disk.
 	for _, unit := range []string{
 		"getty.target", "systemd-timesyncd.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer",
 		"e2scrub_reap.service", "fstrim.timer", "systemd-update-utmp.service", "systemd-udevd.service", "systemd-udev-trigger.service",

@@ -8,10 +8,11 @@ import (
 	"io/fs"
 )
 
-// Files are regular files of a guest by their absolute path.
+// Files has the contents of regular files of a guest, by absolute path.
 type Files map[string][]byte
 
-// ReadFile implements effective.Files.
+// ReadFile returns the content of a file. If Files does not have the file, the error is fs.ErrNotExist. The method
+// implements the interface effective.Files.
 func (f Files) ReadFile(path string) ([]byte, error) {
 	b, ok := f[path]
 	if !ok {
@@ -20,11 +21,11 @@ func (f Files) ReadFile(path string) ([]byte, error) {
 	return b, nil
 }
 
-// Files reads all readable files below the paths in one call. It ignores missing paths.
+// Files reads all readable regular files below the paths with one request to the guest. It ignores missing paths.
 func (m *Machine) Files(paths ...string) (Files, error) {
 	ctx, cancel := callContext()
 	defer cancel()
-	b, err := m.channel.tar(ctx, paths...)
+	b, err := m.client.tar(ctx, paths...)
 	if err != nil {
 		return nil, err
 	}

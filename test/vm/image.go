@@ -9,10 +9,12 @@ import (
 	"sync"
 )
 
-const diskSize = "3G" // sparse
+// diskSize is the size of the root disk, for mkfs.ext4. The image file is sparse.
+const diskSize = "3G"
 
-// guestAgent builds the guest's agent once for this process.
-var guestAgent = sync.OnceValues(func() (string, error) {
+// guestProgram returns the path of the helper program that runs in guests (test/vm/guest). It builds the program once per
+// process.
+var guestProgram = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "ttagent")
 	if err != nil {
 		return "", err
@@ -21,7 +23,7 @@ var guestAgent = sync.OnceValues(func() (string, error) {
 	return filepath.Join(dir, "guest"), goBuild(context.Background(), dir, "test/vm", "./guest")
 })
 
-// image makes the root disk of a guest, unless the cache has it, and returns its path.
+// image returns the path of the image of a guest's root disk. It makes the image if the cache does not have it.
 func (g Guest) image(ctx context.Context) (string, error) {
 	t, base, err := g.root(ctx)
 	if err != nil {
@@ -35,7 +37,7 @@ func (g Guest) image(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := "root-" + g.flavour() + "-" + hash
+	name := "root-" + g.imageVariant() + "-" + hash
 	if base != "" {
 		name += "-" + strings.TrimSuffix(filepath.Base(base), ".tar")
 	}
@@ -62,7 +64,8 @@ func (g Guest) image(ctx context.Context) (string, error) {
 	})
 }
 
-func (g Guest) flavour() string {
+// imageVariant returns the part of the image's name that tells the first process and the stage of the guest.
+func (g Guest) imageVariant() string {
 	name := "busybox"
 	if g.Systemd {
 		name = "systemd"
@@ -70,10 +73,11 @@ func (g Guest) flavour() string {
 	return name + "-" + g.Stage.String()
 }
 
-// root returns what is on the disk: a tree, and for systemd the path of an archive of Debian, which the tree overrides.
+// root returns the content of the root disk: a tree, and for a guest with systemd also the path of an archive of
+// Debian. Files of the tree replace files of the archive.
 func (g Guest) root(ctx context.Context) (tree, string, error) {
 	t := tree{}
-	program, err := guestAgent()
+	program, err := guestProgram()
 	if err != nil {
 		return nil, "", err
 	}
@@ -96,7 +100,7 @@ func (g Guest) root(ctx context.Context) (tree, string, error) {
 	return t, "", t.addBusybox()
 }
 
-// addBusybox adds a system that consists of one program.
+// addBusybox adds a system whose only program is busybox.
 func (t tree) addBusybox() error {
 	t.dir("/dev", "/proc", "/sys", "/run", "/tmp", "/root", "/var/log", "/var/lib", "/payload")
 	t.link("/var/run", "/run")
@@ -119,7 +123,7 @@ func (t tree) addBusybox() error {
 	return t.embedded(rootfs, "rootfs/busybox")
 }
 
-// addRuntime adds containerd and a kubelet.
+// addRuntime adds containerd and a kubelet, and their configuration.
 func (t tree) addRuntime(systemd bool) error {
 	bin, err := pinnedTools()
 	if err != nil {
@@ -142,4 +146,5 @@ func (t tree) addRuntime(systemd bool) error {
 	return nil
 }
 
+// containerdConfig is the path of containerd's configuration in a guest.
 const containerdConfig = "/etc/containerd/config.toml"

@@ -14,21 +14,23 @@ import (
 	"sync"
 )
 
-// kernel is a bootable kernel with the modules of the machine's devices.
+// kernel is a bootable kernel, with an initrd that has the modules for the machine's devices.
 type kernel struct {
-	version string
-	image   string
-	initrd  string
+	version string // the kernel's release, as uname -r prints it
+	image   string // the path of vmlinuz
+	initrd  string // the path of the initrd
 }
 
-// modules lists the modules that the guests' devices, containerd and the kernel script (bfq) need; modules
-// that are built into a kernel are not among its files.
+// modules lists the modules that the guests' devices, containerd and the script of test/kernel/script (bfq) need. Some
+// are built into a kernel. Then the kernel has no file for the module.
 var modules = []string{"virtio_pci", "virtio_blk", "virtio_net", "virtio_rng", "overlay", "bfq"}
 
-// kernels caches fetched kernels by series, since each request to the archive takes a second.
+// kernels has the kernels that kernelOf has fetched, by series, because each request to Debian's archive takes a
+// second.
 var kernels sync.Map
 
-// kernelOf fetches the kernel of a series and makes the initrd that mounts its root disk.
+// kernelOf returns the kernel of a series, such as 6.1. At the first call it fetches the kernel and makes the initrd,
+// which mounts the root disk.
 func kernelOf(ctx context.Context, series string) (kernel, error) {
 	if k, ok := kernels.Load(series); ok {
 		return k.(kernel), nil
@@ -40,7 +42,7 @@ func kernelOf(ctx context.Context, series string) (kernel, error) {
 	return k, err
 }
 
-// fetchKernel fetches a kernel and makes its initrd, without the cache of kernelOf.
+// fetchKernel fetches the kernel of a series and makes the initrd. It does not use the variable kernels.
 func fetchKernel(ctx context.Context, series string) (kernel, error) {
 	out, err := runBuildCommand(exec.CommandContext(ctx, filepath.Join(packageDir(), "../tools/kernel.sh"), series))
 	if err != nil {
@@ -48,11 +50,14 @@ func fetchKernel(ctx context.Context, series string) (kernel, error) {
 	}
 	dir := strings.TrimSpace(out)
 	trees, err := filepath.Glob(filepath.Join(dir, "lib/modules/*"))
-	if err != nil || len(trees) != 1 {
-		return kernel{}, fmt.Errorf("kernel %s: want one module tree, have %v (%w)", series, trees, err)
+	if err != nil {
+		return kernel{}, err
+	}
+	if len(trees) != 1 {
+		return kernel{}, fmt.Errorf("kernel %s: the package must have one directory of modules, but has %v", series, trees)
 	}
 	k := kernel{version: filepath.Base(trees[0]), image: filepath.Join(dir, "vmlinuz")}
-	archive, err := initrd(ctx, trees[0])
+	archive, err := makeInitrd(ctx, trees[0])
 	if err != nil {
 		return kernel{}, fmt.Errorf("kernel %s: %w", series, err)
 	}
@@ -62,11 +67,12 @@ func fetchKernel(ctx context.Context, series string) (kernel, error) {
 	}
 	sum := sha256.Sum256(archive)
 	k.initrd = filepath.Join(cache, fmt.Sprintf("initrd-%s-%x", k.version, sum[:8]))
-	return k, replaceFile(k.initrd, archive)
+	return k, writeFileOnce(k.initrd, archive)
 }
 
-// initrd loads the modules in the order of their dependencies, and mounts the disk.
-func initrd(ctx context.Context, dir string) ([]byte, error) {
+// makeInitrd returns the archive of an initrd. At boot, the initrd loads the modules in the order of their dependencies,
+// and mounts the root disk. The parameter dir is the kernel's directory of modules.
+func makeInitrd(ctx context.Context, dir string) ([]byte, error) {
 	t := tree{}
 	t.dir("/dev", "/proc", "/sys", "/root")
 	t.program("/bin/busybox", "/bin/busybox")
@@ -93,13 +99,14 @@ func initrd(ctx context.Context, dir string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// moduleFiles lists the files of modules.dep that the modules need, each after its dependencies.
+// moduleFiles returns the files in deps, the text of modules.dep, that the named modules need. Each file comes after
+// the files on which it depends.
 func moduleFiles(deps string, names []string) []string {
 	needs, file := map[string][]string{}, map[string]string{}
 	for line := range strings.Lines(deps) {
 		first, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		file[moduleName(first)] = first
-		needs[first] = strings.Fields(rest) // the direct dependencies first
+		needs[first] = strings.Fields(rest) // the direct dependencies come first in this list
 	}
 	var found []string
 	for _, name := range names {
@@ -118,12 +125,13 @@ func moduleFiles(deps string, names []string) []string {
 	return found
 }
 
+// moduleName returns the name of the module in a file, such as virtio_pci for virtio-pci.ko.xz.
 func moduleName(file string) string {
 	name, _, _ := strings.Cut(path.Base(file), ".")
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// readModule reads a module. Later kernels store modules compressed.
+// readModule reads the file of a module. Newer kernels have compressed files, which readModule unpacks.
 func readModule(ctx context.Context, file string) ([]byte, error) {
 	if !strings.HasSuffix(file, ".xz") {
 		return os.ReadFile(file)

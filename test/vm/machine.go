@@ -16,7 +16,7 @@ import (
 	"github.com/trimtab/trimtab/test/vm/wire"
 )
 
-// The timeouts are about four times what a quiet machine of two cores takes.
+// The timeouts are about four times as long as the steps take on an idle host with two cores.
 const (
 	bootTimeout    = 10 * time.Minute
 	restoreTimeout = 3 * time.Minute
@@ -27,12 +27,12 @@ const (
 type Guest struct {
 	Topology Topology // the default is Flat
 	Kernel   string   // a series: 6.1 (the default) or 6.12
-	CgroupV1 bool     // all controllers in version 1; only with kernel 6.1, because later ones are built without them
+	CgroupV1 bool     // cgroup v1 has all controllers; only with kernel 6.1, because later kernels are built without cgroup v1
 	Systemd  bool     // systemd as the first process, instead of busybox
-	Stage    Stage
+	Stage    Stage    // what runs in the guest when the test gets it; the default is Bare
 }
 
-// withDefaults returns the guest with the defaults in the fields that are not set.
+// withDefaults returns a copy of the guest, in which the fields that are not set have their defaults.
 func (g Guest) withDefaults() Guest {
 	if g.Topology.Name == "" {
 		g.Topology = Flat
@@ -57,21 +57,20 @@ func (g Guest) String() string {
 // Result is the result of a command.
 type Result = wire.Result
 
-// Command is a program to run in a guest, with all options.
+// Command is a program to run in a guest, with its options.
 type Command = wire.Command
 
-// Machine is a running guest. Its methods may be called from several goroutines, but methods without an
-// error result end the test on an error, so only the test's goroutine may call them.
+// Machine is a running guest. Several goroutines may call its methods that return an error. All other methods end the
+// test at an error, so only the test's goroutine may call them.
 type Machine struct {
 	Guest   Guest
 	t       testing.TB
 	process *process
-	channel *channel
+	client  *guestClient
 }
 
-// Start starts a machine for the test from a snapshot, and ends it with the test. After a failure the
-// guest's logs are kept. It needs root and QEMU; without them the test is skipped with the reason, except
-// in CI, where it fails.
+// Start starts a machine for the test from a snapshot, and ends the machine with the test. If the test fails, Start
+// keeps the guest's logs. Start needs root and QEMU. If one is missing, Start skips the test, but in CI the test fails.
 func Start(t testing.TB, g Guest) *Machine {
 	t.Helper()
 	g = g.withDefaults()
@@ -83,17 +82,17 @@ func Start(t testing.TB, g Guest) *Machine {
 	}
 	m, err := restore(g)
 	if err != nil {
-		t.Fatalf("virtual machine: %v", err)
+		t.Fatalf("start a virtual machine: %v", err)
 	}
 	m.t = t
 	t.Cleanup(m.stop)
 	return m
 }
 
-// whyUnavailable returns why this machine cannot run a guest; "" if it can.
+// whyUnavailable returns the reason why this host cannot run a guest, or "" if it can run a guest.
 func whyUnavailable() string {
 	if os.Geteuid() != 0 {
-		return "a virtual machine needs root, for owners and modes on its disk"
+		return "a virtual machine needs root, because the files on its disk need owners and modes"
 	}
 	if _, err := qemuVersion(); err != nil {
 		return err.Error()
@@ -101,6 +100,7 @@ func whyUnavailable() string {
 	return ""
 }
 
+// restore starts QEMU with the state of the guest's snapshot, and makes the guest ready for the test.
 func restore(g Guest) (*Machine, error) {
 	dir, hardware, err := g.snapshot(context.Background())
 	if err != nil {
@@ -119,35 +119,37 @@ func restore(g Guest) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{Guest: g, process: p, channel: newChannel(p.address)}
+	m := &Machine{Guest: g, process: p, client: newGuestClient(p.address)}
 	if err := m.finishRestore(ctx); err != nil {
-		words, _ := os.ReadFile(p.outputFile())
+		output, _ := os.ReadFile(p.outputFile())
 		p.end()
 		os.RemoveAll(p.dir)
-		return nil, fmt.Errorf("%s: restore: %w\n%s", g, err, words)
+		return nil, fmt.Errorf("restore the snapshot of %s: %w; the output of QEMU:\n%s", g, err, output)
 	}
-	printProgress("%s: restored in %.2f s", g, time.Since(begun).Seconds())
+	printProgress("%s: restored the snapshot in %.2f s", g, time.Since(begun).Seconds())
 	return m, nil
 }
 
-// finishRestore lets the machine continue, sets its clock and mounts the programs.
+// finishRestore lets the guest continue, sets the guest's clock, and mounts the disk with the programs of this
+// checkout.
 func (m *Machine) finishRestore(ctx context.Context) error {
 	if err := m.process.monitor.resume(ctx); err != nil {
 		return err
 	}
-	if err := m.channel.awaitReady(ctx, m.process.exited); err != nil {
+	if err := m.client.awaitReady(ctx, m.process.exited); err != nil {
 		return err
 	}
-	if err := m.channel.setClock(ctx); err != nil {
+	if err := m.client.setClock(ctx); err != nil {
 		return err
 	}
-	r, err := m.channel.exec(ctx, wire.Command{Argv: []string{"mount", "-t", "ext4", "-o", "ro", "/dev/vdb", payloadDir}})
+	r, err := m.client.exec(ctx, wire.Command{Argv: []string{"mount", "-t", "ext4", "-o", "ro", "/dev/vdb", payloadDir}})
 	if err == nil && r.Code != 0 {
-		err = fmt.Errorf("mount the programs: %s%s", r.Stderr, r.Err)
+		err = fmt.Errorf("mount the disk with the programs: %s%s", r.Stderr, r.Err)
 	}
 	return err
 }
 
+// stop ends the machine. If the test has failed, stop first saves the logs.
 func (m *Machine) stop() {
 	if m.t.Failed() {
 		m.keepLogs()
@@ -156,7 +158,7 @@ func (m *Machine) stop() {
 	os.RemoveAll(m.process.dir)
 }
 
-// For returns the same machine with failures reported to another test, such as a subtest.
+// For returns a Machine for the same guest that reports failures to another test, such as a subtest.
 func (m *Machine) For(t testing.TB) *Machine {
 	t.Helper()
 	other := *m
@@ -164,13 +166,14 @@ func (m *Machine) For(t testing.TB) *Machine {
 	return &other
 }
 
-// Exec runs a program to its end. An exit code other than 0 is no error.
+// Exec runs a program and waits until the program ends. An exit code other than 0 is no error.
 func (m *Machine) Exec(ctx context.Context, argv ...string) (Result, error) {
-	return m.channel.exec(ctx, Command{Argv: argv})
+	return m.client.exec(ctx, Command{Argv: argv})
 }
 
-// Do is Exec with all options; with a Log it only starts the command.
-func (m *Machine) Do(ctx context.Context, c Command) (Result, error) { return m.channel.exec(ctx, c) }
+// Do runs a program with the options in c, and waits until the program ends. If c.Log is set, Do only starts the
+// program.
+func (m *Machine) Do(ctx context.Context, c Command) (Result, error) { return m.client.exec(ctx, c) }
 
 // Run runs a program, which must exit with 0, and returns its standard output without the last newline.
 func (m *Machine) Run(argv ...string) string {
@@ -179,43 +182,44 @@ func (m *Machine) Run(argv ...string) string {
 	defer cancel()
 	r, err := m.Exec(ctx, argv...)
 	if err == nil && r.Code != 0 {
-		err = fmt.Errorf("ended with %d: %s%s%s", r.Code, r.Err, r.Stdout, r.Stderr)
+		err = fmt.Errorf("the program ended with exit code %d: %s%s%s", r.Code, r.Err, r.Stdout, r.Stderr)
 	}
 	if err != nil {
-		m.t.Fatalf("%s: %q: %v", m.Guest, argv, err)
+		m.t.Fatalf("%s: run %q: %v", m.Guest, argv, err)
 	}
 	return strings.TrimSuffix(r.Stdout, "\n")
 }
 
-// Sh is Run for a shell script.
+// Sh runs a shell script with sh -e, which must exit with 0. It returns the standard output without the last newline.
 func (m *Machine) Sh(script string) string {
 	m.t.Helper()
 	return m.Run("/bin/sh", "-ec", script)
 }
 
-// Spawn starts a program in the background and returns its process id. Its output goes to /var/log/NAME.log.
+// Spawn starts a program in the background and returns its process id. The program's output goes to /var/log/NAME.log
+// of the guest.
 func (m *Machine) Spawn(name string, argv ...string) int {
 	m.t.Helper()
 	ctx, cancel := callContext()
 	defer cancel()
 	r, err := m.Do(ctx, Command{Argv: argv, Log: "/var/log/" + name + ".log"})
 	if err == nil && r.Err != "" {
-		err = fmt.Errorf("did not start: %s", r.Err)
+		err = fmt.Errorf("the program did not start: %s", r.Err)
 	}
 	if err != nil {
-		m.t.Fatalf("%s: %q: %v", m.Guest, argv, err)
+		m.t.Fatalf("%s: start %q: %v", m.Guest, argv, err)
 	}
 	return r.PID
 }
 
-// Get reads a file of the guest. A missing file gives fs.ErrNotExist.
+// Get returns the content of a file of the guest. If the file is missing, the error is fs.ErrNotExist.
 func (m *Machine) Get(path string) ([]byte, error) {
 	ctx, cancel := callContext()
 	defer cancel()
-	return m.channel.get(ctx, path)
+	return m.client.get(ctx, path)
 }
 
-// Read is Get for a file that must exist; it trims space at both ends.
+// Read returns the content of a file of the guest without space at both ends. If the file is missing, the test fails.
 func (m *Machine) Read(path string) string {
 	m.t.Helper()
 	b, err := m.Get(path)
@@ -225,27 +229,28 @@ func (m *Machine) Read(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Put writes a file of the guest atomically, and makes the missing folders above it. It sends about 5 MB/s.
+// Put writes a file of the guest atomically, and makes the missing directories above the file. The transfer has about 5
+// MB/s.
 func (m *Machine) Put(path string, mode fs.FileMode, content []byte) {
 	m.t.Helper()
 	ctx, cancel := callContext()
 	defer cancel()
-	if err := m.channel.put(ctx, path, mode, bytes.NewReader(content)); err != nil {
+	if err := m.client.put(ctx, path, mode, bytes.NewReader(content)); err != nil {
 		m.t.Fatalf("%s: write %s: %v", m.Guest, path, err)
 	}
 }
 
 // Dial connects to a socket in the guest, such as unix /run/containerd/containerd.sock or tcp 127.0.0.1:10250.
 func (m *Machine) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return m.channel.dial(ctx, network, address)
+	return m.client.dial(ctx, network, address)
 }
 
-// callContext returns a context for one call of the guest.
+// callContext returns a context for one request to the guest, with callTimeout.
 func callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), callTimeout)
 }
 
-// PID is the process id of QEMU on the host.
+// PID returns the process id of QEMU on the host.
 func (m *Machine) PID() int { return m.process.pid }
 
 // cleanups are the functions that Main calls at the end.
@@ -254,14 +259,15 @@ var cleanups struct {
 	all []func()
 }
 
+// atEnd lets Main call do after the tests.
 func atEnd(do func()) {
 	cleanups.mu.Lock()
 	defer cleanups.mu.Unlock()
 	cleanups.all = append(cleanups.all, do)
 }
 
-// Main runs a package's tests and then the final steps, and removes the programs that were built for them:
-// func TestMain(m *testing.M) { vm.Main(m) }.
+// Main runs the tests of a package and then the functions in after. It removes the programs that this package built for
+// the tests, and exits. Each test package calls it: func TestMain(m *testing.M) { vm.Main(m) }.
 func Main(m *testing.M, after ...func() error) {
 	code := m.Run()
 	for _, do := range after {

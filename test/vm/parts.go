@@ -19,13 +19,13 @@ import (
 //go:embed all:rootfs
 var rootfs embed.FS
 
-// packageDir returns the folder of this package.
+// packageDir returns the directory of this package's source files.
 func packageDir() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(file)
 }
 
-// cacheDir returns the folder in which images, snapshots and kernels are kept between runs.
+// cacheDir returns the directory in which images, snapshots and kernels stay between runs of the tests.
 var cacheDir = sync.OnceValues(func() (string, error) {
 	root := os.Getenv("TRIMTAB_CACHE")
 	if root == "" {
@@ -38,20 +38,22 @@ var cacheDir = sync.OnceValues(func() (string, error) {
 	return root, os.MkdirAll(root, 0o755)
 })
 
-// printProgress prints progress at once.
+// printProgress prints a line for people to the standard error, at once and not after the test.
 func printProgress(format string, args ...any) { fmt.Fprintf(os.Stderr, "vm: "+format+"\n", args...) }
 
-// runBuildCommand runs a command, prints its progress and returns its output.
+// runBuildCommand runs a command, and returns the command's standard output. The command's standard error goes to the
+// standard error of this process, where people can see the progress.
 func runBuildCommand(cmd *exec.Cmd) (string, error) {
-	var printed bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &printed, os.Stderr
+	var stdout bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+		return "", fmt.Errorf("run %s: %w", strings.Join(cmd.Args, " "), err)
 	}
-	return printed.String(), nil
+	return stdout.String(), nil
 }
 
-// goBuild builds static programs of a module of this checkout into a folder.
+// goBuild builds static programs from packages of one Go module of this checkout. The parameter module is the directory
+// of the module, and into is the directory for the programs.
 func goBuild(ctx context.Context, into, module string, packages ...string) error {
 	args := append([]string{"build", "-buildvcs=false", "-trimpath", "-tags", "nri_no_wasm,grpcnotrace", "-ldflags=-s -w", "-o", into + "/"}, packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
@@ -61,10 +63,10 @@ func goBuild(ctx context.Context, into, module string, packages ...string) error
 	return err
 }
 
-// tools are the pinned programs of a node, from test/tools/build.sh.
+// tools has the directories of a node's programs. The versions are pinned in test/tools/build.sh.
 type tools struct{ containerd, runc, kubelet string }
 
-// pinnedTools builds the tools once for this process.
+// pinnedTools returns the directories of the tools. It builds the tools once per process.
 var pinnedTools = sync.OnceValues(func() (tools, error) {
 	out, err := runBuildCommand(exec.Command(filepath.Join(packageDir(), "../tools/build.sh"), "containerd", "runc", "kubelet"))
 	if err != nil {
@@ -72,17 +74,18 @@ var pinnedTools = sync.OnceValues(func() (tools, error) {
 	}
 	dirs := strings.Fields(out)
 	if len(dirs) != 3 {
-		return tools{}, fmt.Errorf("tools: want three folders, have %q", out)
+		return tools{}, fmt.Errorf("test/tools/build.sh must print three directories, but printed %q", out)
 	}
 	return tools{dirs[0], dirs[1], dirs[2]}, nil
 })
 
-// buildOnce calls make unless the path exists, with at most one call at a time among all processes. It moves
-// what make created to the path.
-func buildOnce(path string, make func(work string) error) error {
+// buildOnce makes the file or directory at a path, if it does not exist. It calls the function create with another
+// path, work, and then renames work to the path. A lock file prevents that two processes do this for a path at the same
+// time.
+func buildOnce(path string, create func(work string) error) error {
 	if _, err := os.Stat(path); err == nil {
 		now := time.Now()
-		return os.Chtimes(path, now, now) // for prune
+		return os.Chtimes(path, now, now) // so that prune keeps the file or directory
 	}
 	defer prune(filepath.Dir(path))
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
@@ -94,23 +97,23 @@ func buildOnce(path string, make func(work string) error) error {
 		return err
 	}
 	if _, err := os.Stat(path); err == nil {
-		return nil // another run has made it meanwhile
+		return nil // another process has made the path in the meantime
 	}
 	work := path + ".new"
 	if err := os.RemoveAll(work); err != nil {
 		return err
 	}
-	if err := make(work); err != nil {
+	if err := create(work); err != nil {
 		return errors.Join(err, os.RemoveAll(work))
 	}
 	return os.Rename(work, path)
 }
 
-// maxUnusedAge is how long an unused entry stays in the cache.
+// maxUnusedAge is how long an entry of the cache stays after its last use.
 const maxUnusedAge = 7 * 24 * time.Hour
 
-// prune removes entries that were not used for long: each change of a disk or of QEMU's arguments leaves
-// some hundred megabytes. Errors are ignored, because pruning is optional.
+// prune removes the entries of the cache that no test has used for maxUnusedAge. Otherwise each change of a disk or of
+// QEMU's arguments would leave some hundred megabytes. It ignores errors, because pruning is optional.
 func prune(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -120,7 +123,7 @@ func prune(dir string) {
 	}
 }
 
-// replaceFile writes a file atomically.
-func replaceFile(path string, content []byte) error {
+// writeFileOnce writes a file atomically. It does nothing if the file exists.
+func writeFileOnce(path string, content []byte) error {
 	return buildOnce(path, func(work string) error { return os.WriteFile(work, content, 0o644) })
 }

@@ -18,26 +18,27 @@ import (
 	"github.com/trimtab/trimtab/test/vm/wire"
 )
 
-const program = "qemu-system-x86_64"
+// qemuProgram is the name of the QEMU program.
+const qemuProgram = "qemu-system-x86_64"
 
-// process is one running QEMU. Its folder has the control socket, the console and QEMU's output.
+// process is one running QEMU. The directory dir has the control socket, the console output and QEMU's own output.
 type process struct {
 	dir     string
-	address string // the agent's port, on the loopback
+	address string // the TCP address on the host's loopback that QEMU forwards to the helper program in the guest
 	pid     int
-	exited  chan struct{} // closed when it has ended
-	monitor *monitor
+	exited  chan struct{} // closed when QEMU has ended
+	monitor *monitor      // the connection to the control socket; nil before QEMU has accepted it
 }
 
-// launchOptions has what differs between two runs of the same guest.
+// launchOptions has the arguments of QEMU that can differ between two runs of the same guest.
 type launchOptions struct {
-	disk    string // drive options of the root disk
-	payload string // image of the second disk
-	state   string // the file from which memory and devices are loaded; empty for a boot
+	disk    string // the drive options of the root disk
+	payload string // the image file of the second disk, which has the programs of this checkout
+	state   string // the snapshot's file from which QEMU loads the state of memory and devices; "" for a boot
 }
 
-// hardware returns QEMU's arguments that define the guest. They are part of a snapshot's key, with the
-// clock's argument.
+// hardware returns the arguments of QEMU that define the guest: the machine, the kernel and the kernel parameters. The
+// parameter clock is added to the kernel parameters. The key of a snapshot contains the result.
 func (g Guest) hardware(k kernel, clock string) []string {
 	line := "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr net.ifnames=0 psi=1 audit=0 apparmor=0 " +
 		"nowatchdog tsc=reliable no_timer_check rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on"
@@ -47,10 +48,10 @@ func (g Guest) hardware(k kernel, clock string) []string {
 	line += clock
 	args := []string{
 		"-machine", "q35,hpet=off,smm=off",
-		// One thread for all processors: with one thread each, kernel 6.12 crashed twice on an int3 while
-		// it patched its own code (QEMU 7.2), and two guests took 85 s instead of 59 to 71.
+		// Use one thread for all processors. With one thread for each processor, kernel 6.12 crashed twice on an int3
+		// while the kernel patched its own code (QEMU 7.2), and two guests took 85 s instead of 59 to 71 s.
 		"-accel", "tcg,thread=single,tb-size=512",
-		// With QEMU's own vendor, threads of a core are not siblings in the guest and dies are numbered
+		// With the vendor id of QEMU, the guest does not see the threads of a core as siblings, and numbers the dies
 		// wrongly.
 		"-cpu", "max,vendor=GenuineIntel",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -59,8 +60,8 @@ func (g Guest) hardware(k kernel, clock string) []string {
 	return append(args, g.Topology.args()...)
 }
 
-// start runs QEMU and waits for its control socket. The port is chosen here, so another program may use it
-// first; then QEMU ends at once and another port is tried.
+// start runs QEMU and connects to the control socket. It chooses a free TCP port before it runs QEMU. Another program
+// may take this port before QEMU does. Then QEMU ends at once, and start tries another port.
 func start(ctx context.Context, hardware []string, l launchOptions) (*process, error) {
 	var last error
 	for range 3 {
@@ -76,6 +77,7 @@ func start(ctx context.Context, hardware []string, l launchOptions) (*process, e
 	return nil, last
 }
 
+// startOnce runs QEMU with one TCP port. The parameter hardware has the arguments that define the guest.
 func startOnce(ctx context.Context, hardware []string, l launchOptions) (*process, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
@@ -103,9 +105,9 @@ func startOnce(ctx context.Context, hardware []string, l launchOptions) (*proces
 	}
 	if err := p.connect(ctx); err != nil {
 		p.end()
-		words, _ := os.ReadFile(p.outputFile())
+		output, _ := os.ReadFile(p.outputFile())
 		os.RemoveAll(dir)
-		return nil, fmt.Errorf("start QEMU: %w\n%s", err, words)
+		return nil, fmt.Errorf("start QEMU: %w; the output of QEMU:\n%s", err, output)
 	}
 	return p, nil
 }
@@ -114,17 +116,17 @@ func (p *process) socket() string     { return filepath.Join(p.dir, "qmp") }
 func (p *process) console() string    { return filepath.Join(p.dir, "console.log") }
 func (p *process) outputFile() string { return filepath.Join(p.dir, "qemu.log") }
 
-// run starts QEMU from a thread that lives as long as QEMU does, because the kernel ends QEMU together with
-// the thread that started it. So QEMU ends with this process, however that ends.
+// run starts QEMU. If this process ends in any way, the kernel also ends QEMU (Pdeathsig). The kernel does this when
+// the thread that started QEMU ends. So run starts QEMU from a thread that lives as long as QEMU.
 func (p *process) run(args []string) error {
-	words, err := os.Create(p.outputFile())
+	output, err := os.Create(p.outputFile())
 	if err != nil {
 		return err
 	}
-	defer words.Close()
-	cmd := exec.Command(program, args...)
-	cmd.Stdout, cmd.Stderr = words, words
-	cmd.Env = append(os.Environ(), "TMPDIR="+p.dir) // the directory of the layer of a throw-away disk
+	defer output.Close()
+	cmd := exec.Command(qemuProgram, args...)
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Env = append(os.Environ(), "TMPDIR="+p.dir) // where QEMU puts the temporary layer of a disk with snapshot=on
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	begun := make(chan error)
 	go func() {
@@ -143,13 +145,14 @@ func (p *process) run(args []string) error {
 	return nil
 }
 
+// connect waits until QEMU accepts connections on the control socket, and opens the monitor.
 func (p *process) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return until(ctx, 5*time.Millisecond, func() (bool, error) {
 		select {
 		case <-p.exited:
-			return false, errors.New("it ended at once")
+			return false, errors.New("QEMU ended at once")
 		default:
 		}
 		var err error
@@ -158,7 +161,7 @@ func (p *process) connect(ctx context.Context) error {
 	})
 }
 
-// removeStaleDirs removes, once per process, the folders of processes that were killed.
+// removeStaleDirs removes the directories that killed test processes left. It does so once per process.
 var removeStaleDirs = sync.OnceFunc(func() {
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "ttvm-*-*"))
 	for _, dir := range dirs {
@@ -169,7 +172,7 @@ var removeStaleDirs = sync.OnceFunc(func() {
 	}
 })
 
-// end stops QEMU, first gracefully, and waits until it has ended.
+// end stops QEMU, and waits until QEMU has ended. It first sends the command quit, and kills QEMU after quitTimeout.
 func (p *process) end() {
 	if p.monitor != nil {
 		_ = p.monitor.do("quit", nil, nil)
@@ -184,8 +187,10 @@ func (p *process) end() {
 	<-p.exited
 }
 
+// quitTimeout is how long QEMU may take to end after the command quit.
 const quitTimeout = 5 * time.Second
 
+// freeAddress returns a TCP address on the loopback whose port no program uses now.
 func freeAddress(ctx context.Context) (string, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", "127.0.0.1:0")

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// monitor is a connection to QEMU's control socket, one command at a time.
+// monitor is a connection to QEMU's control socket (the protocol QMP). It runs one command at a time.
 type monitor struct {
 	conn   net.Conn
 	decode *json.Decoder
 }
 
-// reply is QEMU's answer to a command, or an event.
+// reply is a message of QEMU: the answer to a command, or an event.
 type reply struct {
 	Return json.RawMessage `json:"return"`
 	Error  *struct {
@@ -25,6 +25,7 @@ type reply struct {
 	Event string `json:"event"`
 }
 
+// openMonitor connects to the control socket, and makes QEMU accept commands.
 func openMonitor(ctx context.Context, socket string) (*monitor, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
@@ -35,7 +36,7 @@ func openMonitor(ctx context.Context, socket string) (*monitor, error) {
 	var greeting json.RawMessage
 	if err := m.decode.Decode(&greeting); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("greeting of QEMU: %w", err)
+		return nil, fmt.Errorf("read the greeting on QEMU's control socket: %w", err)
 	}
 	if err := m.do("qmp_capabilities", nil, nil); err != nil {
 		conn.Close()
@@ -46,8 +47,8 @@ func openMonitor(ctx context.Context, socket string) (*monitor, error) {
 
 func (m *monitor) close() { m.conn.Close() }
 
-// do runs a command and decodes its answer into result, unless that is nil. It drops events that arrive
-// meanwhile.
+// do runs a command, and decodes QEMU's answer into result. If result is nil, do drops the answer. It drops the events
+// that arrive before the answer.
 func (m *monitor) do(command string, arguments, result any) error {
 	request := map[string]any{"execute": command}
 	if arguments != nil {
@@ -61,17 +62,17 @@ func (m *monitor) do(command string, arguments, result any) error {
 		return err
 	}
 	if _, err := m.conn.Write(append(text, '\n')); err != nil {
-		return fmt.Errorf("%s: %w", command, err)
+		return fmt.Errorf("send the command %s to QEMU: %w", command, err)
 	}
 	for {
 		var r reply
 		if err := m.decode.Decode(&r); err != nil {
-			return fmt.Errorf("%s: %w", command, err)
+			return fmt.Errorf("read QEMU's answer to the command %s: %w", command, err)
 		}
 		switch {
 		case r.Event != "":
 		case r.Error != nil:
-			return fmt.Errorf("%s: %s: %s", command, r.Error.Class, r.Error.Desc)
+			return fmt.Errorf("QEMU refuses the command %s: %s: %s", command, r.Error.Class, r.Error.Desc)
 		case result == nil:
 			return nil
 		default:
@@ -80,7 +81,7 @@ func (m *monitor) do(command string, arguments, result any) error {
 	}
 }
 
-// save stops the machine and writes its memory and devices to a file.
+// save stops the guest, and writes the state of the guest's memory and devices to a file.
 func (m *monitor) save(ctx context.Context, file string) error {
 	if err := m.do("stop", nil, nil); err != nil {
 		return err
@@ -97,13 +98,14 @@ func (m *monitor) save(ctx context.Context, file string) error {
 			return false, err
 		}
 		if s.Status == "failed" || s.Status == "cancelled" {
-			return false, errors.New("saving the machine's state: " + s.Status)
+			return false, errors.New("QEMU cannot save the guest's state: the migration has the status " + s.Status)
 		}
 		return s.Status == "completed", nil
 	})
 }
 
-// resume lets a machine run whose state was loaded, because loading leaves it paused.
+// resume waits until QEMU has loaded the state of a guest, and then lets the guest run. After the load, the guest is
+// paused.
 func (m *monitor) resume(ctx context.Context) error {
 	err := until(ctx, 10*time.Millisecond, func() (bool, error) {
 		var s struct{ Status string }
@@ -118,7 +120,8 @@ func (m *monitor) resume(ctx context.Context) error {
 	return m.do("cont", nil, nil)
 }
 
-// until repeats a call until it succeeds or the context ends.
+// until calls done until it returns true or an error, or until ctx ends. The parameter every is the pause between
+// calls.
 func until(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -12,14 +12,15 @@ import (
 	"time"
 )
 
-// A snapshot is a folder with two files: a layer over the root disk, and the machine's memory and devices. The two
-// files belong together, and to exactly the machine from which they were taken.
+// A snapshot is a directory with two files: a layer over the root disk, and the state of the machine's memory and
+// devices. The two files belong together. They fit only the machine from which they were taken.
 const (
 	layerFile = "layer.qcow2"
 	stateFile = "state"
 )
 
-// snapshot makes a guest's snapshot, unless the cache has it.
+// snapshot returns the directory of a guest's snapshot, and the arguments of QEMU that define the guest. It makes the
+// snapshot if the cache does not have it.
 func (g Guest) snapshot(ctx context.Context) (dir string, hardware []string, err error) {
 	k, err := kernelOf(ctx, g.Kernel)
 	if err != nil {
@@ -35,11 +36,11 @@ func (g Guest) snapshot(ctx context.Context) (dir string, hardware []string, err
 	if err != nil {
 		return "", nil, err
 	}
-	ready, err := g.Stage.key()
+	stageKey, err := g.Stage.key()
 	if err != nil {
 		return "", nil, err
 	}
-	key := sha256.Sum256([]byte(strings.Join(append(g.hardware(k, rate), image, version, ready, bootProtocol), "\x00")))
+	key := sha256.Sum256([]byte(strings.Join(append(g.hardware(k, rate), image, version, stageKey, bootProtocol), "\x00")))
 	cache, err := cacheDir()
 	if err != nil {
 		return "", nil, err
@@ -49,13 +50,14 @@ func (g Guest) snapshot(ctx context.Context) (dir string, hardware []string, err
 	return dir, hardware, err
 }
 
-// bootProtocol must change when the steps of makeSnapshot change, so that older snapshots are not used.
+// bootProtocol is the version of the steps in makeSnapshot. Change it together with the steps, so that the tests do not
+// use older snapshots.
 const bootProtocol = "1"
 
-// makeSnapshot boots a guest, prepares its stage and saves it.
+// makeSnapshot boots a guest, brings the guest to its stage, and saves the snapshot in the directory work.
 func (g Guest) makeSnapshot(ctx context.Context, hardware []string, image, work string) error {
 	begun := time.Now()
-	printProgress("%s: booting, to take a snapshot", g)
+	printProgress("%s: booting the guest to take a snapshot", g)
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	if err := os.Mkdir(work, 0o755); err != nil {
@@ -66,7 +68,7 @@ func (g Guest) makeSnapshot(ctx context.Context, hardware []string, image, work 
 	if _, err := runBuildCommand(create); err != nil {
 		return err
 	}
-	// The disk of the checkout's programs is not used before the snapshot, so an empty disk suffices.
+	// The guest does not use the disk with the programs of the checkout before the snapshot. So an empty disk suffices.
 	payload := filepath.Join(work, "payload")
 	if err := os.WriteFile(payload, nil, 0o644); err != nil {
 		return err
@@ -81,7 +83,7 @@ func (g Guest) makeSnapshot(ctx context.Context, hardware []string, image, work 
 	}
 	defer os.RemoveAll(p.dir)
 	defer p.end()
-	c := newChannel(p.address)
+	c := newGuestClient(p.address)
 	err = c.awaitReady(ctx, p.exited)
 	if err == nil {
 		err = c.setClock(ctx)
@@ -91,27 +93,27 @@ func (g Guest) makeSnapshot(ctx context.Context, hardware []string, image, work 
 	}
 	if err != nil {
 		console, _ := os.ReadFile(p.console())
-		words, _ := os.ReadFile(p.outputFile())
-		return fmt.Errorf("%s: %w\n%s%s", g, err, lastLines(string(words)), lastLines(string(console)))
+		output, _ := os.ReadFile(p.outputFile())
+		return fmt.Errorf("boot %s: %w; the output of QEMU and the console:\n%s%s", g, err, lastLines(string(output)), lastLines(string(console)))
 	}
 	c.client.CloseIdleConnections()
 	if err := p.monitor.save(ctx, filepath.Join(work, stateFile)); err != nil {
 		return err
 	}
-	printProgress("%s: snapshot taken after %.1f s", g, time.Since(begun).Seconds())
+	printProgress("%s: took the snapshot after %.1f s", g, time.Since(begun).Seconds())
 	return nil
 }
 
-// qemuVersion returns what QEMU prints about its version.
+// qemuVersion returns the text that QEMU prints with --version.
 var qemuVersion = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command(program, "--version").Output()
+	out, err := exec.Command(qemuProgram, "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w (test/tools/deps.sh e2e installs it)", program, err)
+		return "", fmt.Errorf("run %s: %w; test/tools/deps.sh e2e installs QEMU", qemuProgram, err)
 	}
 	return string(out), nil
 })
 
-// lastLines returns the end of a log.
+// lastLines returns the last 60 lines of a log.
 func lastLines(text string) string {
 	const lines = 60
 	all := strings.Split(strings.TrimSpace(text), "\n")

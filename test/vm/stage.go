@@ -17,20 +17,20 @@ import (
 	"github.com/trimtab/trimtab/test/vm/wire"
 )
 
-// Stage is the state of a guest when a test gets it.
+// Stage says what runs in a guest when a test gets the guest.
 type Stage int
 
 const (
-	// Bare is a kernel with cgroups mounted, busybox (or systemd) and nothing else.
+	// Bare means a kernel, mounted cgroups, and busybox or systemd. Nothing else runs.
 	Bare Stage = iota
-	// Containerd has a running containerd with NRI enabled, and the images of the tests; a kubelet is
-	// installed but not running.
+	// Containerd means that containerd runs, with NRI enabled and with the images of the tests. A kubelet is installed,
+	// but does not run.
 	Containerd
 )
 
 func (s Stage) String() string { return []string{"bare", "containerd"}[s] }
 
-// key returns what the stage's snapshot depends on, besides the disk.
+// key returns a text that changes when the stage changes. It is a part of the key of a snapshot.
 func (s Stage) key() (string, error) {
 	if s == Bare {
 		return s.String(), nil
@@ -43,7 +43,8 @@ func (s Stage) key() (string, error) {
 	return s.String() + hash, err
 }
 
-// probe builds the workload of all tests once per process.
+// probe returns the path of the program that runs in the containers of all tests (test/real/probe). It builds the
+// program once per process.
 var probe = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "ttprobe")
 	if err != nil {
@@ -53,8 +54,8 @@ var probe = sync.OnceValues(func() (string, error) {
 	return filepath.Join(dir, "probe"), goBuild(context.Background(), dir, "test/real", "./probe")
 })
 
-// prepare brings a booted guest to its stage.
-func (g Guest) prepare(ctx context.Context, c *channel) error {
+// prepare brings a booted guest to the stage g.Stage.
+func (g Guest) prepare(ctx context.Context, c *guestClient) error {
 	if g.Stage == Bare {
 		return nil
 	}
@@ -64,41 +65,45 @@ func (g Guest) prepare(ctx context.Context, c *channel) error {
 	if err := c.pull(ctx); err != nil {
 		return err
 	}
-	// Otherwise every copy of the machine would write the pages that wait for the disk.
+	// Write all dirty pages to the disk now. Otherwise each guest that is restored from the snapshot would write them.
 	return c.mustRun(ctx, "sync")
 }
 
 // mustRun runs a program that must exit with 0.
-func (c *channel) mustRun(ctx context.Context, argv ...string) error {
+func (c *guestClient) mustRun(ctx context.Context, argv ...string) error {
 	r, err := c.exec(ctx, wire.Command{Argv: argv})
 	if err == nil && r.Code != 0 {
-		err = fmt.Errorf("%q ended with %d: %s%s%s", argv, r.Code, r.Err, r.Stdout, r.Stderr)
+		err = fmt.Errorf("%q ended with exit code %d: %s%s%s", argv, r.Code, r.Err, r.Stdout, r.Stderr)
 	}
 	return err
 }
 
 const (
-	// CRISocket is containerd's CRI socket.
+	// CRISocket is the path of containerd's CRI socket in a guest.
 	CRISocket = "/run/containerd/containerd.sock"
-	// NRISocket is where NRI plugins connect.
+	// NRISocket is the path in a guest of the socket to which NRI plugins connect.
 	NRISocket = "/run/nri/nri.sock"
 )
 
-// containerdCommand runs containerd in a guest without a service manager.
+// containerdCommand is the command line of containerd in a guest with busybox.
 var containerdCommand = []string{"/usr/local/bin/containerd", "--config", containerdConfig}
 
-func (c *channel) startContainerd(ctx context.Context, systemd bool) error {
+// startContainerd starts containerd, and waits until containerd answers CRI calls.
+func (c *guestClient) startContainerd(ctx context.Context, systemd bool) error {
 	if systemd {
 		if err := c.mustRun(ctx, "systemctl", "start", "containerd"); err != nil {
 			return err
 		}
-	} else if r, err := c.exec(ctx, wire.Command{Argv: containerdCommand, Log: "/var/log/containerd.log"}); err != nil || r.Err != "" {
-		return fmt.Errorf("start containerd: %s (%w)", r.Err, err)
+	} else if r, err := c.exec(ctx, wire.Command{Argv: containerdCommand, Log: "/var/log/containerd.log"}); err != nil {
+		return fmt.Errorf("start containerd: %w", err)
+	} else if r.Err != "" {
+		return fmt.Errorf("start containerd: %s", r.Err)
 	}
-	return c.containerdReady(ctx)
+	return c.awaitContainerd(ctx)
 }
 
-func (c *channel) containerdReady(ctx context.Context) error {
+// awaitContainerd waits until containerd answers CRI calls.
+func (c *guestClient) awaitContainerd(ctx context.Context) error {
 	conn, err := c.grpc(CRISocket)
 	if err != nil {
 		return err
@@ -112,23 +117,23 @@ func (c *channel) containerdReady(ctx context.Context) error {
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("containerd does not answer: %w (%w)", last, err)
+		return fmt.Errorf("containerd does not answer CRI calls: %w (%w)", last, err)
 	}
 	return nil
 }
 
-// grpc returns a connection to a server on a unix socket of the guest.
-func (c *channel) grpc(socket string) (*grpc.ClientConn, error) {
+// grpc returns a gRPC connection to a server on a Unix socket of the guest.
+func (c *guestClient) grpc(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:guest", grpc.WithContextDialer(c.dialer(socket)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(quickReconnect))
 }
 
-// Image is the reference of an image in the guests: probe or pause.
+// Image returns the reference of an image in the guests. The images are probe and pause.
 func Image(name string) string { return "registry.test/" + name + ":1" }
 
-// pull pulls the images from a registry on the host's loopback, which is 10.0.2.2 in a guest. The images get
-// names without a port, because a snapshot outlives the registry.
-func (c *channel) pull(ctx context.Context) error {
+// pull pulls the images from a registry on the host's loopback, which has the address 10.0.2.2 in a guest. The names of
+// the images have no port, because later registries have other ports and the snapshot stays.
+func (c *guestClient) pull(ctx context.Context) error {
 	program, err := probe()
 	if err != nil {
 		return err
@@ -155,7 +160,7 @@ func (c *channel) pull(ctx context.Context) error {
 	for _, name := range []string{"pause", "probe"} {
 		spec := &cri.ImageSpec{Image: Image(name)}
 		if _, err := cri.NewImageServiceClient(conn).PullImage(ctx, &cri.PullImageRequest{Image: spec}); err != nil {
-			return fmt.Errorf("pull %s: %w", name, err)
+			return fmt.Errorf("pull the image %s: %w", name, err)
 		}
 	}
 	return nil

@@ -7,44 +7,46 @@ import (
 	"strings"
 )
 
-// Topology is the shape of a machine.
+// Topology describes the CPUs and NUMA nodes of a virtual machine.
 type Topology struct {
-	// Name is a word for logs and cached files.
+	// Name is a word for logs and for the names of cached files.
 	Name string
-	// Sockets, dies of a socket, cores of a die, threads of a core.
+	// Sockets is the number of sockets, Dies of dies in a socket, Cores of cores in a die, and Threads of threads in a
+	// core.
 	Sockets, Dies, Cores, Threads int
 	Nodes                         []Node
-	// Distances between different nodes; other pairs have the kernel's default of 20.
+	// Distances has distances between two different nodes. All other pairs of nodes have the kernel's default of 20.
 	Distances []Distance
 }
 
-// Node is a NUMA node. Without CPUs it has only memory.
+// Node is a NUMA node. If CPUs is "", the node has only memory.
 type Node struct {
-	CPUs string // in QEMU's numbering: threads of a core, cores of a die, in order; a range such as 0-3
-	MiB  int
+	CPUs string // a range such as 0-3; QEMU numbers the threads of a core, then the cores of a die, one after another
+	MiB  int    // the size of the memory
 }
 
-// Distance is the distance of two nodes, in both directions; 10 is a node's distance to itself.
-type Distance struct{ From, To, Is int }
+// Distance is the distance between the nodes From and To, in both directions. Is is the value. The distance of a node
+// to itself is 10.
+type Distance struct{ From, To, Value int }
 
-// The shapes that the suites use. Memory is 2 GiB in total.
+// The topologies that the tests use. Each has 2 GiB of memory in total.
 var (
-	// Flat has 4 CPUs and one node.
+	// Flat has 4 CPUs and one NUMA node.
 	Flat = Topology{Name: "n1", Sockets: 1, Dies: 1, Cores: 4, Threads: 1, Nodes: []Node{{"0-3", 2048}}}
-	// FourNodes has 2 sockets with 2 dies of 2 cores; each die is a NUMA node, near the other die of its
-	// socket.
+	// FourNodes has 2 sockets with 2 dies of 2 cores. Each die is a NUMA node. The two dies of a socket are near each
+	// other.
 	FourNodes = Topology{
 		Name: "n4", Sockets: 2, Dies: 2, Cores: 2, Threads: 1,
 		Nodes:     []Node{{"0-1", 512}, {"2-3", 512}, {"4-5", 512}, {"6-7", 512}},
 		Distances: []Distance{{0, 1, 12}, {2, 3, 12}, {0, 2, 21}, {0, 3, 21}, {1, 2, 21}, {1, 3, 21}},
 	}
-	// Threads has 2 sockets, each a node, of 2 cores with 2 threads.
+	// Threads has 2 sockets with 2 cores of 2 threads. Each socket is a NUMA node.
 	Threads = Topology{
 		Name: "ht", Sockets: 2, Dies: 1, Cores: 2, Threads: 2, Nodes: []Node{{"0-3", 1024}, {"4-7", 1024}},
 	}
-	// TwoCores has 2 cores with 2 threads and one node.
+	// TwoCores has 2 cores of 2 threads, and one NUMA node.
 	TwoCores = Topology{Name: "c2", Sockets: 1, Dies: 1, Cores: 2, Threads: 2, Nodes: []Node{{"0-3", 2048}}}
-	// FarMemory has 4 CPUs on one node, and a second node with only memory.
+	// FarMemory has 4 CPUs on one NUMA node, and a second NUMA node with only memory.
 	FarMemory = Topology{
 		Name: "mem", Sockets: 1, Dies: 1, Cores: 4, Threads: 1, Nodes: []Node{{"0-3", 1024}, {"", 1024}},
 		Distances: []Distance{{0, 1, 17}},
@@ -54,7 +56,7 @@ var (
 // CPUs returns the number of CPUs.
 func (t Topology) CPUs() int { return t.Sockets * t.Dies * t.Cores * t.Threads }
 
-// args returns QEMU's arguments for the shape.
+// args returns QEMU's arguments for the topology.
 func (t Topology) args() []string {
 	total := 0
 	var nodes []string
@@ -67,7 +69,7 @@ func (t Topology) args() []string {
 		nodes = append(nodes, "-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM", i, n.MiB), "-numa", numa)
 	}
 	for _, d := range t.Distances {
-		nodes = append(nodes, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", d.From, d.To, d.Is))
+		nodes = append(nodes, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", d.From, d.To, d.Value))
 	}
 	smp := fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, t.Dies, t.Cores, t.Threads)
 	return append([]string{"-smp", smp, "-m", fmt.Sprintf("%dM", total)}, nodes...)
@@ -77,10 +79,11 @@ func (t Topology) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s (%d CPUs, %d nodes)", t.Name, t.CPUs(), len(t.Nodes)))
 }
 
-// ParseTopology makes the shape that a scenario's node describes, such as "1s x 2n x 4c": each NUMA node of a
-// socket is a die. It refuses threads, because QEMU numbers the threads of a core one after another and the
-// notation numbers them last. It also refuses a number of cores of a die that is not a power of two, with which
-// kernel 6.1 does not boot.
+// ParseTopology parses the CPUs of a scenario's node, such as "1s x 2n x 4c" (sockets, NUMA nodes of a socket, cores of
+// a node). In the result, each NUMA node of a socket is a die. ParseTopology returns an error for more than one thread
+// for each core. The reason is that QEMU numbers the threads of a core one after another, but a scenario numbers the
+// second threads after all first threads. It also returns an error if the number of cores of a die is not a power of
+// two, because kernel 6.1 then does not boot.
 func ParseTopology(text string) (Topology, error) {
 	cpus, _, _ := strings.Cut(text, ",")
 	count := map[byte]int{'s': 1, 'n': 1, 'c': 1, 't': 1}
@@ -88,14 +91,14 @@ func ParseTopology(text string) (Topology, error) {
 		part = strings.TrimSpace(part)
 		n, err := strconv.Atoi(strings.TrimRight(part, "snct"))
 		if err != nil || n < 1 || count[part[len(part)-1]] == 0 {
-			return Topology{}, fmt.Errorf("node %q: %q is not a number of s, n, c or t", text, part)
+			return Topology{}, fmt.Errorf("node %q: %q is not a number with the letter s, n, c or t", text, part)
 		}
 		count[part[len(part)-1]] = n
 	}
 	if count['t'] > 1 {
 		return Topology{}, fmt.Errorf("node %q: %w: a virtual machine numbers the threads of a core one after another", text, errors.ErrUnsupported)
 	}
-	if n := count['c']; n&(n-1) != 0 { // the local APICs have gaps in their ids, and the first CPU of the next die stalls
+	if n := count['c']; n&(n-1) != 0 { // otherwise the ids of the local APICs have gaps, and the first CPU of the next die stalls
 		return Topology{}, fmt.Errorf("node %q: %w: a virtual machine with dies of %d cores does not boot", text, errors.ErrUnsupported, n)
 	}
 	t := Topology{
@@ -109,8 +112,9 @@ func ParseTopology(text string) (Topology, error) {
 	return t, nil
 }
 
-// WithMemory returns the shape with memory of the given sizes, those of nodes without CPUs last, and the distances of
-// all nodes to all, if they are given. It refuses more memory than a guest may have.
+// WithMemory returns the topology with other memory. The list mib has the memory size of each NUMA node: first the
+// nodes with CPUs, and then nodes with only memory, which WithMemory adds. The table distances has the distance of each
+// node to each node, or is empty. WithMemory returns an error for more memory than a guest may have.
 func (t Topology) WithMemory(mib []int, distances [][]int) (Topology, error) {
 	const most = 4096
 	total := 0
@@ -118,7 +122,7 @@ func (t Topology) WithMemory(mib []int, distances [][]int) (Topology, error) {
 		total += n
 	}
 	if total > most {
-		return t, fmt.Errorf("%s: %w: %d MiB of memory, and a virtual machine has at most %d", t.Name, errors.ErrUnsupported, total, most)
+		return t, fmt.Errorf("topology %s: %w: it has %d MiB of memory, but a virtual machine may have at most %d MiB", t.Name, errors.ErrUnsupported, total, most)
 	}
 	if only := len(mib) - len(t.Nodes); only > 0 {
 		t.Name += fmt.Sprintf("%dm", only)

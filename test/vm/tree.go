@@ -17,32 +17,36 @@ import (
 	"strings"
 )
 
-// tree is a root file system that is being built: its entries by absolute path. Folders above an entry need no entry of
-// their own.
+// tree is a root file system that is being built. It has the entries by absolute path. The directories above an entry
+// need no entries of their own.
 type tree map[string]treeEntry
 
-// treeEntry is a file, a folder or a symbolic link.
+// treeEntry is a file, a directory or a symbolic link.
 type treeEntry struct {
-	mode    fs.FileMode // with fs.ModeDir for a folder
-	content []byte
-	source  string // a file of the host, instead of content
-	link    string // the target of a symbolic link
+	mode    fs.FileMode // with fs.ModeDir for a directory
+	content []byte      // the content of a file, if source is ""
+	source  string      // the path of a file of the host whose content the file gets
+	link    string      // the target, if the entry is a symbolic link
 }
 
+// dir adds directories.
 func (t tree) dir(paths ...string) {
 	for _, p := range paths {
 		t[p] = treeEntry{mode: fs.ModeDir | 0o755}
 	}
 }
 
+// link adds a symbolic link.
 func (t tree) link(at, target string) { t[at] = treeEntry{link: target} }
 
+// text adds a file with a content.
 func (t tree) text(at, content string) { t[at] = treeEntry{mode: 0o644, content: []byte(content)} }
 
-// program copies an executable file of the host.
+// program adds an executable file with the content of a file of the host.
 func (t tree) program(at, source string) { t[at] = treeEntry{mode: 0o755, source: source} }
 
-// embedded copies the files below root; those that begin with #! become executable.
+// embedded adds the files below the directory root of the file system files. A file that begins with #! becomes
+// executable.
 func (t tree) embedded(files fs.FS, root string) error {
 	return fs.WalkDir(files, root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -61,7 +65,7 @@ func (t tree) embedded(files fs.FS, root string) error {
 	})
 }
 
-// hash covers everything, including the content of source files.
+// hash returns a hash of all entries, including the contents of the source files.
 func (t tree) hash() (string, error) {
 	h := sha256.New()
 	for _, at := range slices.Sorted(maps.Keys(t)) {
@@ -84,7 +88,7 @@ func (t tree) hash() (string, error) {
 	return fmt.Sprintf("%x", h.Sum(nil))[:16], nil
 }
 
-// writeTo writes the tree below a folder.
+// writeTo writes the entries of the tree below a directory of the host.
 func (t tree) writeTo(root string) error {
 	for _, at := range slices.Sorted(maps.Keys(t)) {
 		if err := t[at].writeTo(filepath.Join(root, at)); err != nil {
@@ -94,6 +98,7 @@ func (t tree) writeTo(root string) error {
 	return nil
 }
 
+// writeTo writes the entry to a path of the host.
 func (e treeEntry) writeTo(to string) error {
 	if e.mode.IsDir() {
 		return os.MkdirAll(to, e.mode.Perm())
@@ -121,8 +126,8 @@ func (e treeEntry) writeTo(to string) error {
 	return errors.Join(err, f.Close())
 }
 
-// ext4 makes a file system image of a folder without mounting anything. The file has the given size and is
-// sparse.
+// ext4 makes a file system image with the content of a directory, without mounting anything. The image file is sparse
+// and has the given size.
 func ext4(ctx context.Context, folder, image, size string) error {
 	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=1,root_owner=0:0",
 		"-d", folder, image, size)
@@ -133,8 +138,8 @@ func ext4(ctx context.Context, folder, image, size string) error {
 	return nil
 }
 
-// cpio writes the tree as the archive that a kernel unpacks at its start (the "newc" format of the kernel's
-// Documentation/driver-api/early-userspace/buffer-format.rst).
+// cpio writes the tree as an archive that a kernel unpacks at boot. The format is "newc" in the kernel's
+// Documentation/driver-api/early-userspace/buffer-format.rst.
 func (t tree) cpio(w io.Writer) error {
 	all := tree{}
 	for at, e := range t {
@@ -159,14 +164,15 @@ func (t tree) cpio(w io.Writer) error {
 			}
 			content = b
 		}
-		if err := record(w, i+1, kind|int(e.mode.Perm()), at[1:], content); err != nil {
+		if err := writeCPIOEntry(w, i+1, kind|int(e.mode.Perm()), at[1:], content); err != nil {
 			return err
 		}
 	}
-	return record(w, 0, 0, "TRAILER!!!", nil)
+	return writeCPIOEntry(w, 0, 0, "TRAILER!!!", nil)
 }
 
-func record(w io.Writer, inode, mode int, name string, content []byte) error {
+// writeCPIOEntry writes one entry of a cpio archive.
+func writeCPIOEntry(w io.Writer, inode, mode int, name string, content []byte) error {
 	pad := func(n int) string { return strings.Repeat("\x00", (4-n%4)%4) }
 	header := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X",
 		inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name)+1, 0)

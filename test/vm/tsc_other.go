@@ -2,5 +2,5 @@
 
 package vm
 
-// ticks returns zero if the guest's counter is not the host's.
+// ticks returns 0, because on this architecture the guest does not get the host's time stamp counter.
 func ticks() uint64 { return 0 }

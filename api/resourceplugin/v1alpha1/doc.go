@@ -1,6 +1,6 @@
-// Package resourcepluginv1alpha1 is the protocol between Katalyst's QoS resource plugins and their
-// manager (resourceplugin.v1alpha1), which has no Go module of its own that could be used:
-// resourceplugin.proto and the code generated from it.
+// Package resourcepluginv1alpha1 has the gRPC protocol between Katalyst's QoS resource plugins and Katalyst's plugin
+// manager: the file resourceplugin.proto, and the code generated from this file. No Go module has only this protocol,
+// so the project keeps a copy.
 package resourcepluginv1alpha1
 
 //go:generate go run -C ../../../test/tools/protogen . ../../../api resourceplugin/v1alpha1/resourceplugin.proto

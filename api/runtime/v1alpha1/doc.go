@@ -1,6 +1,6 @@
-// Package runtimev1alpha1 is the protocol between runtime proxies and hook
-// servers (runtime.v1alpha1.RuntimeHookService), which has no Go module of its
-// own that could be used: hooks.proto and the code generated from it.
+// Package runtimev1alpha1 has the file hooks.proto, and the Go code generated from it. hooks.proto defines
+// runtime.v1alpha1.RuntimeHookService, the protocol between runtime proxies and hook servers. The package is here
+// because no small Go module has this code.
 package runtimev1alpha1
 
 //go:generate go run -C ../../../test/tools/protogen . ../../../api runtime/v1alpha1/hooks.proto

@@ -16,25 +16,25 @@ const Dir = "deploy/charts/trimtab"
 
 // Needs is the content of the chart's needs.yaml: what the agent needs of a node.
 type Needs struct {
-	When         map[string]string `json:"when"`
+	When         map[string]string `json:"when"` // by name: a condition under which the agent needs something, as a text
 	Capabilities []Need            `json:"capabilities"`
 	Namespaces   []Need            `json:"namespaces"`
 	Paths        []Path            `json:"paths"`
 	StartKeys    []string          `json:"startKeys"` // keys or sections of the configuration whose change needs a restart
 }
 
-// Need is something that the agent needs of a node: when it applies (a name in When), the reason, the
-// message that users see without it, and the test that checks that message. The test is the directory of
-// its package and its name, such as "test/vm/hooks TestNeeds".
+// Need is one thing that the agent needs of a node, such as a capability or a directory.
 type Need struct {
-	Name    string `json:"name"`
-	For     string `json:"for"`
-	Reason  string `json:"reason"`
+	Name   string `json:"name"`
+	For    string `json:"for"`    // the condition under which the agent needs the thing: a key of Needs.When
+	Reason string `json:"reason"` // why the agent needs the thing
+	// Without is a part of the message that users see if the node does not give the agent the thing. Shown is the test
+	// that checks this message: the directory of a package and a test's name, such as "test/vm/hooks TestNeeds".
 	Without string `json:"without"`
 	Shown   string `json:"shown"`
 }
 
-// Path is a file or directory of the node that is mounted.
+// Path is a file or directory of the node that the chart mounts into the agent's container.
 type Path struct {
 	Need    `json:",inline"`
 	Key     string `json:"key"`     // the key of the agent's configuration that has the path
@@ -43,11 +43,11 @@ type Path struct {
 	Defaults     []string `json:"defaults"`
 	MountsParent bool     `json:"above"` // the chart mounts the parent directory
 	MountPath    string   `json:"at"`    // the path in the container, if it differs from the node's
-	Write        bool     `json:"write"`
-	Type         string   `json:"type"` // type of the hostPath volume
+	Write        bool     `json:"write"` // the agent also writes to the path
+	Type         string   `json:"type"`  // type of the hostPath volume
 }
 
-// MountedPaths returns the paths on a node with the default configuration.
+// MountedPaths returns the paths of the node that the chart mounts with the agent's default configuration.
 func (p Path) MountedPaths() []string {
 	if len(p.Defaults) > 0 {
 		return p.Defaults
@@ -59,7 +59,7 @@ func (p Path) MountedPaths() []string {
 	return []string{path}
 }
 
-// VolumeNames returns the names of the volumes, in the order of the paths.
+// VolumeNames returns the names of the chart's volumes, one for each path that MountedPaths returns.
 func (p Path) VolumeNames() []string {
 	names := []string{p.Name}
 	for i := 1; i < len(p.Defaults); i++ {
@@ -68,7 +68,7 @@ func (p Path) VolumeNames() []string {
 	return names
 }
 
-// All returns the needs of each kind.
+// All returns all needs: the capabilities, the namespaces and the paths.
 func (n Needs) All() []Need {
 	all := append(append([]Need{}, n.Capabilities...), n.Namespaces...)
 	for _, p := range n.Paths {
@@ -77,8 +77,8 @@ func (n Needs) All() []Need {
 	return all
 }
 
-// ReadNeeds reads needs.yaml of the chart in the repository at root. Unknown keys, needs without a reason and needs that
-// no test shows are errors.
+// ReadNeeds reads needs.yaml of the chart in the repository at root. It returns an error for an unknown key, for a need
+// whose condition is unknown, and for a need without a reason, a message or a test.
 func ReadNeeds(root string) (Needs, error) {
 	var n Needs
 	data, err := os.ReadFile(filepath.Join(root, Dir, "needs.yaml"))
@@ -93,13 +93,13 @@ func ReadNeeds(root string) (Needs, error) {
 		case n.When[need.For] == "" || need.Reason == "":
 			return n, fmt.Errorf("needs.yaml: %q has no reason, or its \"for\" %q is not a key of \"when\"", need.Name, need.For)
 		case need.Without == "" || need.Shown == "":
-			return n, fmt.Errorf("needs.yaml: %s does not say what fails without it (\"without\") and which test shows that (\"shown\")", need.Name)
+			return n, fmt.Errorf("needs.yaml: %q must have \"without\" (the message that users see without the need) and \"shown\" (the test of this message)", need.Name)
 		}
 	}
 	return n, nil
 }
 
-// Table returns the needs as Markdown lists with at most 120 columns.
+// Table returns the needs as Markdown lists, in lines of at most 120 bytes.
 func (n Needs) Table() string {
 	var b strings.Builder
 	write := func(title string, lines []string) {
@@ -128,6 +128,7 @@ func (n Needs) Table() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
+// list returns one list item for each need, without the "* " at its beginning.
 func (n Needs) list(needs []Need) []string {
 	lines := make([]string, 0, len(needs))
 	for _, need := range needs {
@@ -136,7 +137,8 @@ func (n Needs) list(needs []Need) []string {
 	return lines
 }
 
-// expectedMessage returns the message that users see without the need, and the test that checks it.
+// expectedMessage returns the end of a list item: the message that users see without the need, and the test that checks
+// this message.
 func (n Need) expectedMessage() string {
 	return fmt.Sprintf("; without it: %q (`%s`)", n.Without, n.Shown)
 }

@@ -11,9 +11,9 @@ import (
 //go:embed values.schema.json
 var valuesSchema []byte
 
-// Schema returns the JSON schema of the chart's values: values.schema.json of this package, with the schema of the
-// agent's configuration (docs/config.schema.json) for "config". So Helm refuses what the agent would refuse. The chart
-// itself writes apiVersion, kind and attach.
+// Schema returns the JSON schema of the chart's values: values.schema.json of this package, in which "config" has the
+// schema of the agent's configuration (docs/config.schema.json). So Helm refuses a configuration that the agent
+// does not accept. "config" has no keys apiVersion, kind and attach, because the chart itself writes these.
 func Schema(root string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(root, "docs/config.schema.json"))
 	if err != nil {

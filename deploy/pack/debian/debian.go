@@ -1,4 +1,5 @@
-// Package debian makes the Debian package with nfpm, from a program, deploy/deb and deploy/systemd.
+// Package debian builds the Debian package of trimtab with the tool nfpm. The package has a built program, and files of
+// deploy/deb, deploy/systemd and docs/man.
 package debian
 
 import (
@@ -14,10 +15,10 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/program"
 )
 
-// Make makes the package of a program in directory out and returns the file. root is the repository's directory. The
-// same program always gives the same bytes.
+// Make builds the package of a program in the directory out, and returns the path of the package. root is the directory
+// of the repository. The same program always gives the same bytes.
 func Make(ctx context.Context, nfpm, root, out string, p program.Program) (string, error) {
-	// Paths of packages and of their source files are relative to root, where nfpm runs.
+	// nfpm runs in the directory root, so paths relative to the current directory must become absolute.
 	for _, path := range []*string{&nfpm, &out, &p.Path} {
 		absolute, err := filepath.Abs(*path)
 		if err != nil {
@@ -49,7 +50,8 @@ func Make(ctx context.Context, nfpm, root, out string, p program.Program) (strin
 	return file, nil
 }
 
-// stageFiles copies the package's files into stage, with the commit's time, which nfpm keeps.
+// stageFiles copies the files of the package into the directory stage. Each copy gets the commit's time as its
+// modification time, which nfpm writes into the package.
 func stageFiles(stage, root string, p program.Program) error {
 	wrapper, err := p.Wrapper()
 	if err != nil {
@@ -75,7 +77,8 @@ func stageFiles(stage, root string, p program.Program) error {
 	return nil
 }
 
-// stageFile copies one file. In units it replaces the path of a manual installation by the package's.
+// stageFile copies one file. In a systemd unit, it replaces the path of a manually installed program (/usr/local/bin)
+// by the path of the program in the package (/usr/bin).
 func stageFile(from, to string, at time.Time) error {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package files makes reproducible tars: the files belong to user root, have one time, and are in the given order.
+// Package files makes reproducible tars: all files belong to user root, have the same modification time, and are in the
+// given order.
 package files
 
 import (
@@ -9,20 +10,20 @@ import (
 	"time"
 )
 
-// File is a file in a tar. Path is relative to its root.
+// File is a file in a tar. Path is relative to the root directory of the tar.
 type File struct {
 	Path string
 	Mode int64
 	Data []byte
 }
 
-// Tar returns a tar of the files, with missing parent directories before each file.
-func Tar(at time.Time, all []File) ([]byte, error) {
+// Tar returns a tar of the files, with the parent directories of each file before the file.
+func Tar(modified time.Time, all []File) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	made := map[string]bool{".": true}
 	head := func(h tar.Header) error {
-		h.ModTime, h.Format = at, tar.FormatPAX
+		h.ModTime, h.Format = modified, tar.FormatPAX
 		return w.WriteHeader(&h)
 	}
 	for _, f := range all {
@@ -41,22 +42,23 @@ func Tar(at time.Time, all []File) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// writeParents writes the missing parent directories of name, the topmost first.
-func writeParents(name string, made map[string]bool, head func(tar.Header) error) error {
+// writeParents writes the parent directories of name with writeHeader, the topmost first. It leaves out the directories
+// in written, and adds the others to written.
+func writeParents(name string, written map[string]bool, writeHeader func(tar.Header) error) error {
 	dir := path.Dir(name)
-	if made[dir] {
+	if written[dir] {
 		return nil
 	}
-	if err := writeParents(dir, made, head); err != nil {
+	if err := writeParents(dir, written, writeHeader); err != nil {
 		return err
 	}
-	made[dir] = true
-	return head(tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755})
+	written[dir] = true
+	return writeHeader(tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755})
 }
 
 // TarGz returns a gzipped tar of the files.
-func TarGz(at time.Time, all []File) ([]byte, error) {
-	data, err := Tar(at, all)
+func TarGz(modified time.Time, all []File) ([]byte, error) {
+	data, err := Tar(modified, all)
 	if err != nil {
 		return nil, err
 	}

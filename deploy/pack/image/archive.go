@@ -13,15 +13,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// The annotations with the image's name, for programs that import an OCI layout. They are outside of the image, so its
-// digest does not depend on the name.
+// The annotations with the image's name, for programs that import an OCI layout. They are in the layout's index.json
+// and not in the image, so the image's digest does not depend on the name.
 const (
 	nameAnnotation = "io.containerd.image.name"
 	refAnnotation  = "org.opencontainers.image.ref.name"
 )
 
-// Archive writes an image as a tar of an OCI layout for `ctr images import` and `skopeo copy oci-archive:`. Its name
-// there is repository:tag.
+// Archive writes an image index as a tar of an OCI layout, for `ctr images import` and `skopeo copy oci-archive:`. In
+// the layout, the image has the name repository:tag.
 func Archive(out io.Writer, index v1.ImageIndex, repository, tag string) error {
 	dir, err := os.MkdirTemp("", "trimtab-image")
 	if err != nil {
@@ -39,7 +39,8 @@ func Archive(out io.Writer, index v1.ImageIndex, repository, tag string) error {
 	return writeTar(out, dir)
 }
 
-// writeTar writes a directory as a tar with sorted names and no times.
+// writeTar writes a directory as a tar with sorted names. All modification times are 0 (1970), so that the same files
+// give the same tar.
 func writeTar(out io.Writer, dir string) error {
 	w := tar.NewWriter(out)
 	tree := os.DirFS(dir)

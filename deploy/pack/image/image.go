@@ -1,5 +1,6 @@
 // Package image makes Trimtab's container image with the static program, its SBOM and its licence. The same programs
-// give the same digest: the only time in the image is the commit's, and everything is sorted.
+// give an image with the same digest: the only time in the image is that of the git commit, and the files have a fixed
+// order.
 package image
 
 import (
@@ -29,7 +30,7 @@ const (
 	SBOM = "/var/lib/db/sbom/trimtab.spdx.json"
 )
 
-// New makes the image for all the programs' architectures.
+// New makes an image index that has one image for each program. Each program is for another architecture.
 func New(programs []program.Program, licence []byte) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range programs {
@@ -45,7 +46,7 @@ func New(programs []program.Program, licence []byte) (v1.ImageIndex, error) {
 	return annotate(index, programs[0])
 }
 
-// annotate adds the labels of the image to its index, as annotations.
+// annotate returns the image index with annotations that are equal to the labels of p's image.
 func annotate(index v1.ImageIndex, p program.Program) (v1.ImageIndex, error) {
 	with, ok := mutate.Annotations(index, labels(p)).(v1.ImageIndex)
 	if !ok {
@@ -98,7 +99,7 @@ func platformImage(p program.Program, licence []byte) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// labels returns the labels that the OCI image specification defines.
+// labels returns the labels of the image for program p. The OCI image specification defines their keys.
 func labels(p program.Program) map[string]string {
 	const home, prefix = "https://github.com/trimtab/trimtab", "org.opencontainers.image."
 	of := map[string]string{

@@ -1,2 +1,3 @@
-// Package node tests the image on a real runtime: imported with ctr, and run as the chart renders it.
+// Package node tests the agent's image on a real containerd. The tests import the image with ctr, and run it as the
+// Helm chart specifies.
 package node

@@ -1,5 +1,5 @@
 // Package program reads the build information of a trimtab program: the Go toolchain records version, commit and
-// modules in every program. So image, SBOM and packages have the same version as `trimtab version`.
+// modules in every program. So image, SBOM and packages have the same version that `trimtab version` prints.
 package program
 
 import (
@@ -14,15 +14,16 @@ import (
 // Program is a built trimtab.
 type Program struct {
 	Path     string
-	Arch     string // GOARCH: amd64, arm64
-	Version  string // the git tag, "v1.2.3"; or Go's pseudo version of the commit; or "devel" without git
-	Revision string // the commit; empty without git
-	Modified bool   // built from a changed tree
-	Time     time.Time
+	Arch     string    // GOARCH: amd64 or arm64
+	Version  string    // the git tag, "v1.2.3"; or Go's pseudo version of the commit; or "devel" without git
+	Revision string    // the commit; empty without git
+	Modified bool      // the git tree had uncommitted changes
+	Time     time.Time // the time of the commit; 1970 without git
 	Info     *debug.BuildInfo
 }
 
-// Read reads the program at path. It must be a static program for Linux, since the image has no loader.
+// Read reads the build information of the program at path. The program must be static and for Linux, since the
+// container image has no dynamic loader.
 func Read(path string) (Program, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -33,7 +34,7 @@ func Read(path string) (Program, error) {
 		settings[s.Key] = s.Value
 	}
 	if settings["GOOS"] != "linux" || settings["CGO_ENABLED"] != "0" {
-		return Program{}, fmt.Errorf("%s: built for GOOS=%q with CGO_ENABLED=%q, not a static program for Linux",
+		return Program{}, fmt.Errorf("%s is not a static program for Linux: it was built with GOOS=%q and CGO_ENABLED=%q",
 			path, settings["GOOS"], settings["CGO_ENABLED"])
 	}
 	p := Program{
@@ -55,7 +56,8 @@ func Read(path string) (Program, error) {
 // WrapperName is the file name of the OCI runtime wrapper, which is built beside the program.
 const WrapperName = "trimtab-oci"
 
-// Wrapper returns the path of the wrapper beside the program. It must be of the same commit and architecture.
+// Wrapper returns the path of the OCI runtime wrapper beside the program. The wrapper must have the program's version,
+// commit and architecture.
 func (p Program) Wrapper() (string, error) {
 	path := filepath.Join(filepath.Dir(p.Path), WrapperName)
 	w, err := Read(path)
@@ -63,13 +65,13 @@ func (p Program) Wrapper() (string, error) {
 		return "", err
 	}
 	if w.Arch != p.Arch || w.Version != p.Version || w.Revision != p.Revision {
-		return "", fmt.Errorf("the programs were not built together: %s is %s for %s, of commit %q; %s is %s for %s, of commit %q",
+		return "", fmt.Errorf("the programs were not built together: %s has version %s for %s, commit %q; %s has version %s for %s, commit %q",
 			path, w.Version, w.Arch, w.Revision, p.Path, p.Version, p.Arch, p.Revision)
 	}
 	return path, nil
 }
 
-// Tag returns the version with only the characters that an image tag may have.
+// Tag returns the version as an image tag, which must not contain "+".
 func (p Program) Tag() string { return strings.ReplaceAll(p.Version, "+", "-") }
 
 // ReadAll reads the programs of one release, which must have one version and different architectures.
@@ -89,7 +91,7 @@ func ReadAll(paths []string) ([]Program, error) {
 		}
 		seen[p.Arch] = true
 		if first := append(programs, p)[0]; p.Version != first.Version || p.Revision != first.Revision {
-			return nil, fmt.Errorf("the programs were not built together: %s is %s of commit %q, %s is %s of commit %q",
+			return nil, fmt.Errorf("the programs were not built together: %s has version %s, commit %q; %s has version %s, commit %q",
 				first.Path, first.Version, first.Revision, path, p.Version, p.Revision)
 		}
 		programs = append(programs, p)

@@ -12,18 +12,18 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/program"
 )
 
-// plugin is the file name of the kubectl plugin.
-const plugin = "kubectl-trimtab"
+// pluginName is the file name of the kubectl plugin.
+const pluginName = "kubectl-trimtab"
 
-// pluginArchives packs the kubectl plugin for each system with a directory OS-ARCH in dir: program, completion, man
-// pages and roles for users. It must have the same version as the agent's program.
+// pluginArchives packs the kubectl plugin for each system that has a directory OS-ARCH in dir. It writes the archives
+// to directory out. The plugin must have the same version as the agent's program p.
 func pluginArchives(root, out, dir string, p program.Program) error {
-	found, err := filepath.Glob(filepath.Join(dir, "*-*", plugin))
+	found, err := filepath.Glob(filepath.Join(dir, "*-*", pluginName))
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("there is no OS-ARCH/%s below %q: build the plugin first", plugin, dir)
+		return fmt.Errorf("there is no OS-ARCH/%s below %q: build the plugin first", pluginName, dir)
 	}
 	for _, path := range found {
 		info, err := buildinfo.ReadFile(path)
@@ -34,13 +34,15 @@ func pluginArchives(root, out, dir string, p program.Program) error {
 			return fmt.Errorf("%s has version %s, but the agent's program has %s: build both from one commit", path, info.Main.Version, p.Version)
 		}
 		system := strings.ReplaceAll(filepath.Base(filepath.Dir(path)), "-", "_")
-		if err := pluginArchive(root, out, path, plugin+"_"+withoutV(p)+"_"+system, p); err != nil {
+		if err := pluginArchive(root, out, path, pluginName+"_"+withoutV(p)+"_"+system, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// pluginArchive packs the plugin at path with its licence, completion, man pages and roles for users, as the file
+// name.tar.gz in directory out.
 func pluginArchive(root, out, path, name string, p program.Program) error {
 	type source struct {
 		from, to string
@@ -48,14 +50,14 @@ func pluginArchive(root, out, path, name string, p program.Program) error {
 	}
 	var all []files.File
 	sources := []source{
-		{path, plugin, 0o755},
+		{path, pluginName, 0o755},
 		{filepath.Join(root, "LICENSE"), "LICENSE", 0o644},
 		{filepath.Join(root, "deploy/kubectl/kubectl_complete-trimtab"), "kubectl_complete-trimtab", 0o755},
 		{filepath.Join(root, "deploy/kubectl/roles.yaml"), "roles.yaml", 0o644},
 	}
 	pages, err := filepath.Glob(filepath.Join(root, "docs/man/kubectl/*.1"))
 	if err == nil && len(pages) == 0 {
-		err = errors.New("no man pages in docs/man/kubectl")
+		err = errors.New("docs/man/kubectl has no man pages of the kubectl plugin")
 	}
 	if err != nil {
 		return err

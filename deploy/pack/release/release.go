@@ -1,5 +1,6 @@
-// Package release makes the parts of a release besides image and packages: archives of the programs, chart, manifest,
-// and checksums of everything. All names have the git tag of the programs.
+// Package release makes the files of a release other than the container image and the Debian packages: archives of the
+// programs, the Helm chart, the manifest, and the checksums of all files of the release. The names of archives and
+// chart contain the programs' version.
 package release
 
 import (
@@ -29,15 +30,15 @@ const (
 // tagPattern matches a version that is exactly a git tag.
 var tagPattern = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$`)
 
-// Check returns why programs cannot be released: they must be built from an unchanged tree at a tag, for which
-// CHANGELOG.md has a heading.
+// Check returns an error if program p cannot be released. It must be built from an unchanged git tree at a tag, and
+// CHANGELOG.md must have a heading for the version of the tag.
 func Check(root string, p program.Program) error {
 	changelog, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
 		return err
 	}
 	if !tagPattern.MatchString(p.Version) || p.Modified {
-		return fmt.Errorf("%s cannot be released: build it from a tagged commit such as v1.2.3, without changes", p.Version)
+		return fmt.Errorf("version %s cannot be released: build the programs from a commit with a tag such as v1.2.3, without changed files", p.Version)
 	}
 	if heading := "## [" + withoutV(p) + "]"; !strings.Contains(string(changelog), "\n"+heading) {
 		return fmt.Errorf("CHANGELOG.md has no heading %q", heading)
@@ -48,8 +49,8 @@ func Check(root string, p program.Program) error {
 // withoutV returns the version without its "v".
 func withoutV(p program.Program) string { return strings.TrimPrefix(p.Version, "v") }
 
-// Make writes archives, chart and manifest into directory out, and then the checksums of all its files. Directory
-// plugins has kubectl-trimtab for each system.
+// Make writes archives, chart and manifest into directory out, and then the checksums of all files in out. Directory
+// plugins has the kubectl plugin for each system, as OS-ARCH/kubectl-trimtab.
 func Make(root, out, plugins string, programs []program.Program) error {
 	for _, p := range programs {
 		if err := writeArchive(root, out, p); err != nil {
@@ -65,8 +66,8 @@ func Make(root, out, plugins string, programs []program.Program) error {
 	return writeSums(out)
 }
 
-// writeArchive packs the files for nodes without a package manager: the program, the OCI runtime wrapper, units and man
-// pages.
+// writeArchive packs the files for nodes without a package manager: the program, the OCI runtime wrapper, systemd units
+// and man pages.
 func writeArchive(root, out string, p program.Program) error {
 	name := "trimtab_" + withoutV(p) + "_linux_" + p.Arch
 	wrapper, err := p.Wrapper()
@@ -102,7 +103,7 @@ func writeArchive(root, out string, p program.Program) error {
 	return os.WriteFile(filepath.Join(out, name+".tar.gz"), packed, 0o644)
 }
 
-// writeChart writes chart and manifest with the version of this release.
+// writeChart writes the Helm chart and the manifest to directory out, both with the version of program p.
 func writeChart(root, out string, p program.Program) error {
 	var all []files.File
 	old := ""
@@ -147,7 +148,8 @@ var (
 	appVersionLine = regexp.MustCompile(`(?m)^appVersion: "?([^"\n]*)"?$`)
 )
 
-// withVersion returns a Chart.yaml with another version, and its old appVersion, which is the image tag in the manifest.
+// withVersion returns a Chart.yaml with the given version and appVersion. It also returns the old appVersion, which is
+// the image tag in the manifest.
 func withVersion(data []byte, to string) (old string, with []byte) {
 	if found := appVersionLine.FindSubmatch(data); found != nil {
 		old = string(found[1])

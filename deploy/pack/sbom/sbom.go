@@ -1,5 +1,5 @@
-// Package sbom makes the SBOM of a program as SPDX 2.3 in JSON. It uses the modules that the Go toolchain recorded in
-// the program, so it has exactly the linked modules.
+// Package sbom makes the SBOM of a program as SPDX 2.3 in JSON. The Go toolchain records the linked modules in each
+// program. The SBOM lists exactly these modules and the standard library.
 package sbom
 
 import (
@@ -15,9 +15,11 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/program"
 )
 
+// noAssertion is the SPDX value of a property about which the document says nothing.
 const noAssertion = "NOASSERTION"
 
-// The used parts of an SPDX 2.3 document, named as in its JSON schema.
+// document is an SPDX 2.3 document. It and the types below have only the properties that ForProgram sets, with their
+// names in the JSON schema of SPDX.
 type document struct {
 	SPDXVersion   string         `json:"spdxVersion"`
 	DataLicense   string         `json:"dataLicense"`
@@ -80,7 +82,8 @@ func ForProgram(p program.Program) ([]byte, error) {
 	d := document{
 		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT",
 		Name: "trimtab-" + p.Version + "-linux-" + p.Arch,
-		// Unique for each program, as SPDX requires, and reproducible.
+		// SPDX requires a unique namespace for each document. The digest of the program makes it unique and
+		// reproducible.
 		Namespace:     "https://github.com/trimtab/trimtab/spdx/" + p.Arch + "/" + digest,
 		Creation:      creation{p.Time.Format(time.RFC3339), []string{"Tool: trimtab-pack"}},
 		Packages:      []sbomPackage{main},
@@ -110,6 +113,7 @@ func linkedModule(m *debug.Module) *debug.Module {
 // invalidIDCharacters matches the characters that an SPDX identifier must not have.
 var invalidIDCharacters = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
+// module returns the SPDX package of a Go module.
 func module(path, version, purpose string) sbomPackage {
 	return sbomPackage{
 		ID: "SPDXRef-" + invalidIDCharacters.ReplaceAllString(path, "-"), Name: path, Version: version, Supplier: noAssertion,

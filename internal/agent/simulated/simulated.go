@@ -6,7 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim"
 )
 
-// Options returns the options of an agent on a simulated node. The agent then uses nothing of the host.
+// Options returns the options of an agent on a simulated node. The agent then uses the simulated machine and kernel
+// files in o, and not the machine and the kernel files of the real host.
 func Options(o sim.AgentOptions) agent.Options {
 	return agent.Options{
 		Config: o.Config, Log: o.Log, Version: "test",

@@ -1,6 +1,7 @@
-// Package auto makes bypass the fallback of NRI. It decides which of the two attachments is active, and never lets
-// both be active. It drops the events of the attachment that is not active, so that the agent decides nothing twice.
-// The package uses only the interfaces that both attachments have.
+// Package auto makes bypass the fallback of NRI. NRI and bypass are attachments: ways in which the agent gets the
+// events of the container runtime. The package decides which of the two attachments is active, and never lets both be
+// active. While NRI is active, the package drops the events of bypass, so that the agent decides no event twice. The
+// package uses only the interfaces that both attachments have.
 package auto
 
 import (
@@ -27,17 +28,20 @@ const (
 	FallbackActive
 )
 
-// Recorder counts switches between attachments. from and to are the names of attachments, or "none".
+// Recorder counts what Failover does.
 type Recorder interface {
+	// CountSwitch counts a change of the active attachment. Its parameters are the names of the attachments that were
+	// active before and after the change. The name is "none" if no attachment was active.
 	CountSwitch(from, to string)
 	// CountIgnored counts an event that Failover ignored, because the attachment that sent the event is not active.
 	// mode is the name of that attachment.
 	CountIgnored(mode string)
 }
 
-// Runner is an attachment that Failover can run. Failover calls Run of the fallback each time the fallback must start.
+// Runner is an attachment that Failover can run.
 type Runner interface {
 	Name() string
+	// Run runs the attachment until ctx ends or the attachment fails. Failover runs the fallback again after each return.
 	Run(ctx context.Context) error
 }
 
@@ -59,19 +63,19 @@ type Failover struct {
 	o Options
 
 	mu   sync.Mutex // guards the fields below except fallbackEvents and wake; not held while events are decided
-	side ActiveSide
+	side ActiveSide // the active attachment
 	// preferredFailed means that the preferred attachment has failed to connect in time, or was disconnected at least
 	// once. Failover then no longer waits for the first connection of the preferred attachment.
 	preferredFailed bool
-	reason          string    // why side is active
-	since           time.Time // when side became active
+	reason          string    // why the active attachment is active, or why none is
+	since           time.Time // when side last changed
 	names           [3]string // the names of the attachments, by ActiveSide
 	// fallbackEvents counts events of the fallback that are being decided.
 	fallbackEvents sync.WaitGroup
 	// attachedFallback is the fallback while the conductor counts it as attached, and nil otherwise.
 	attachedFallback conductor.Carrier
 	stopFallback     context.CancelFunc // ends the fallback's run; nil while it does not run
-	wake             chan struct{}
+	wake             chan struct{}      // makes Run check again whether the fallback must run
 }
 
 // New returns a Failover in which neither attachment is active yet.
@@ -104,10 +108,10 @@ func (s *Failover) PreferredDown(why error) {
 	if s.side == PreferredActive {
 		s.switchTo(NoneActive)
 	}
-	sleep.Wake(s.wake) // Run checks again
+	sleep.Wake(s.wake)
 }
 
-// switchTo makes another attachment active, or neither. The caller holds the lock.
+// switchTo makes another attachment active, or neither. The caller holds mu and has set reason.
 func (s *Failover) switchTo(to ActiveSide) {
 	from := s.side
 	s.side, s.since = to, time.Now()
@@ -115,8 +119,8 @@ func (s *Failover) switchTo(to ActiveSide) {
 	s.o.Log.Info("the active attachment has changed", logkey.From, s.names[from], logkey.Mode, s.names[to], logkey.Reason, s.reason)
 }
 
-// activatePreferred makes the preferred attachment active. It returns when no event of the fallback is being decided
-// any more.
+// activatePreferred makes the preferred attachment active. It then stops the fallback, and waits until all events of
+// the fallback are decided. If the preferred attachment is already active, activatePreferred does nothing.
 func (s *Failover) activatePreferred() {
 	s.mu.Lock()
 	if s.side == PreferredActive {
@@ -154,24 +158,24 @@ func (s *Failover) admitFallbackEvent() bool {
 	return true
 }
 
-// Run runs both attachments until ctx ends: the preferred one always, the fallback while the preferred one is not
-// connected.
-func (s *Failover) Run(ctx context.Context, first, second Runner) error {
+// Run runs the preferred attachment until ctx ends or the attachment fails, and returns the error of the attachment.
+// While the preferred attachment is not connected, Run also runs the fallback.
+func (s *Failover) Run(ctx context.Context, preferredRunner, fallbackRunner Runner) error {
 	s.mu.Lock()
-	s.names[PreferredActive], s.names[FallbackActive] = first.Name(), second.Name()
+	s.names[PreferredActive], s.names[FallbackActive] = preferredRunner.Name(), fallbackRunner.Name()
 	s.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		defer cancel() // Run returned because ctx ended, or because the attachment failed
-		ended <- first.Run(ctx)
+		defer cancel() // the preferred attachment has ended, so the fallback must end too
+		ended <- preferredRunner.Run(ctx)
 	}()
 	timeout := time.NewTimer(s.o.PreferredTimeout)
 	defer timeout.Stop()
 	for ctx.Err() == nil {
 		if s.fallbackNeeded() {
-			s.runFallback(ctx, second)
+			s.runFallback(ctx, fallbackRunner)
 			continue
 		}
 		select {
@@ -201,8 +205,9 @@ func (s *Failover) preferredTimedOut() {
 	}
 }
 
-// runFallback runs the fallback until the preferred attachment becomes active, ctx ends, or the fallback fails.
-func (s *Failover) runFallback(ctx context.Context, second Runner) {
+// runFallback runs the fallback until the preferred attachment becomes active, ctx ends, or the fallback fails. After a
+// failure, it waits for PreferredTimeout before it returns.
+func (s *Failover) runFallback(ctx context.Context, fallbackRunner Runner) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.mu.Lock()
@@ -212,50 +217,51 @@ func (s *Failover) runFallback(ctx context.Context, second Runner) {
 	}
 	s.stopFallback = cancel
 	s.mu.Unlock()
-	err := second.Run(ctx)
+	err := fallbackRunner.Run(ctx)
 	s.mu.Lock()
 	s.stopFallback = nil
 	s.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
-		s.o.Log.Error("the fallback attachment has stopped; the agent starts it again", logkey.Mode, second.Name(), logkey.Err, err)
+		s.o.Log.Error("the fallback attachment has stopped; the agent starts it again", logkey.Mode, fallbackRunner.Name(), logkey.Err, err)
 		sleep.For(ctx, s.o.PreferredTimeout)
 	}
 }
 
-// preferred is the handler of the preferred attachment. It passes all events on. The first event makes the preferred
-// attachment active.
+// preferred handles the events of the preferred attachment. It passes all events on to the conductor. The first event
+// makes the preferred attachment active.
 type preferred struct{ s *Failover }
 
-// Handle makes the preferred attachment active and passes the event on.
+// Handle makes the preferred attachment active and passes the event on to the conductor.
 func (p preferred) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
 	p.s.activatePreferred()
 	return p.s.o.Handler.Handle(ctx, from, ev)
 }
 
-// Notify passes on an event that needs no decision.
+// Notify passes on to the conductor an event that needs no decision.
 func (p preferred) Notify(ev lifecycle.Event) {
 	if t, ok := p.s.o.Handler.(interface{ Notify(ev lifecycle.Event) }); ok {
 		t.Notify(ev)
 	}
 }
 
-// Wants lists the kinds of events the hooks need.
+// Wants lists the kinds of events that the preferred attachment must report.
 func (p preferred) Wants() []lifecycle.Kind { return p.s.o.Handler.Wants() }
 
-// Attached makes the preferred attachment active and reports its connection.
+// Attached makes the preferred attachment active and reports its connection to the conductor.
 func (p preferred) Attached(from conductor.Carrier, r conductor.Runtime) {
 	p.s.activatePreferred()
 	p.s.o.Handler.Attached(from, r)
 }
 
-// Detached reports that the connection has ended. It does not start the fallback; PreferredDown does.
+// Detached reports to the conductor that the connection has ended. It does not start the fallback; PreferredDown does.
 func (p preferred) Detached(from conductor.Carrier, err error) { p.s.o.Handler.Detached(from, err) }
 
-// fallback is the handler of the fallback. It passes events on while the preferred attachment is not active.
+// fallback handles the events of the fallback attachment. It passes them on to the conductor while the preferred
+// attachment is not active.
 type fallback struct{ s *Failover }
 
-// Handle decides an event. If the preferred attachment is active, Handle only counts the event as ignored, because
-// that attachment gets the same event.
+// Handle passes the event on to the conductor. If the preferred attachment is active, Handle only counts the event as
+// ignored, because the preferred attachment gets the same event.
 func (i fallback) Handle(ctx context.Context, from conductor.Carrier, ev lifecycle.Event) (conductor.Answer, error) {
 	if !i.s.admitFallbackEvent() {
 		i.s.o.Recorder.CountIgnored(from.Name())
@@ -265,10 +271,10 @@ func (i fallback) Handle(ctx context.Context, from conductor.Carrier, ev lifecyc
 	return i.s.o.Handler.Handle(ctx, from, ev)
 }
 
-// Wants lists the kinds of events the hooks need.
+// Wants lists the kinds of events that the fallback must report.
 func (i fallback) Wants() []lifecycle.Kind { return i.s.o.Handler.Wants() }
 
-// Attached reports the connection, unless the preferred attachment is active.
+// Attached reports the connection to the conductor. If the preferred attachment is active, Attached does nothing.
 func (i fallback) Attached(from conductor.Carrier, r conductor.Runtime) {
 	if !i.s.admitFallbackEvent() {
 		return
@@ -280,14 +286,14 @@ func (i fallback) Attached(from conductor.Carrier, r conductor.Runtime) {
 	i.s.o.Handler.Attached(from, r)
 }
 
-// Detached reports the end of a connection that Attached reported, and makes neither attachment active if the fallback
-// was.
+// Detached makes neither attachment active if the fallback was active. It reports the end of the connection to the
+// conductor if Attached reported the connection.
 func (i fallback) Detached(from conductor.Carrier, err error) {
 	i.s.mu.Lock()
 	attached := i.s.attachedFallback != nil
 	i.s.attachedFallback = nil
 	if i.s.side == FallbackActive {
-		i.s.reason = fmt.Sprintf("%s has lost its runtime: %v", from.Name(), err)
+		i.s.reason = fmt.Sprintf("%s has lost its connection to the runtime: %v", from.Name(), err)
 		i.s.switchTo(NoneActive)
 	}
 	i.s.mu.Unlock()

@@ -19,7 +19,8 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// The states of this attachment that package connect does not define, as Status prints them.
+// The states that only this attachment has, as Status returns them. Package connect defines the states that all
+// attachments have.
 const (
 	StateDialing = "dialing"
 	StateListing = "listing"
@@ -28,35 +29,35 @@ const (
 // ErrDetached is the error of Update while no runtime is connected.
 var ErrDetached = errors.New("the agent is not connected to the runtime")
 
-// defaultProc is where procfs is mounted.
+// defaultProc is the directory where procfs is usually mounted.
 const defaultProc = "/proc"
 
 // Options configure an Attachment. Endpoint, Tree, Watch, Handler and Log are required.
 type Options struct {
-	Endpoint string // of the CRI, as "unix:///run/containerd/containerd.sock"
+	Endpoint string // the address of the CRI socket, for example "unix:///run/containerd/containerd.sock"
 	// CgroupRoot is the kubelet's --cgroup-root; "" and "/" mean the root of the hierarchy.
 	CgroupRoot string
-	Tree       *cgroup.Tree
+	Tree       *cgroup.Tree // the node's cgroup hierarchy
 	// Proc is the directory where procfs is mounted; default: /proc.
 	Proc string
-	// Watch starts watching the tree's files.
+	// Watch returns a new inotify watcher for the directories of Tree.
 	Watch   func() (cgroup.Watcher, error)
-	Handler conductor.Handler
+	Handler conductor.Handler // receives the events of pods and containers
 	Log     *slog.Logger
 	// Resync is how often the attachment lists all pods and containers, in addition to events; default: 60 s.
 	Resync time.Duration
-	// PollInterval is how often each container's resources are read, because no runtime reports that the kubelet
-	// changed them in place; default: 10 s.
+	// PollInterval is how often the attachment reads each container's resources from the runtime; default: 10 s. No
+	// runtime sends an event when the kubelet changes resources in place.
 	PollInterval time.Duration
 	Backoff      connect.Backoff // default: 0.2 s to 10 s
 	// Admit is called before each connection. While it returns an error, the attachment stays unconnected, in
-	// connect.StateStandby. If it is nil, the attachment always connects.
+	// connect.StateStandby. If Admit is nil, the attachment always connects.
 	Admit func() error
-	Dial  socket.Dialer // to the runtime
+	Dial  socket.Dialer // connects to the runtime's socket
 }
 
-// Attachment works beside a runtime. It is a conductor.Carrier, but puts no values into answers. While it is connected,
-// it is also a conductor.Runtime.
+// Attachment connects the agent to a runtime's CRI socket, as a second client beside the kubelet. It implements
+// conductor.Carrier, although it answers no requests. While it is connected, it is also a conductor.Runtime.
 type Attachment struct {
 	o             Options
 	roots         []string // the possible directories of the kubelet's cgroups
@@ -70,7 +71,7 @@ var (
 	_ conductor.Runtime = (*Attachment)(nil)
 )
 
-// New returns an Attachment that does nothing until Run. The error names the configuration key.
+// New returns an Attachment that does nothing until Run. An error names the configuration key with the invalid value.
 func New(o Options) (*Attachment, error) {
 	roots, err := kubeletRoots(o.CgroupRoot)
 	if err != nil {
@@ -87,21 +88,23 @@ func New(o Options) (*Attachment, error) {
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "bypass" }
 
-// Capabilities allow only updates of the runtime's stored copies, by the CRI's call UpdateContainerResources. No
-// request of the kubelet waits for the agent's answer, so no answer can carry values.
+// Capabilities says that the attachment can only update the copies of resources that the runtime stores. The update is
+// the CRI call UpdateContainerResources. The kubelet's requests do not wait for the agent, so the agent cannot change
+// them.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copyFieldSet, WhyNotAccepted: a.whyUnsupported}
 }
 
-// Carries returns false for every field, because this attachment puts no values into answers.
+// Carries reports whether the attachment can set a field in the runtime's request for an event. It returns false for
+// every field, because the requests do not pass through this attachment.
 func Carries(lifecycle.Kind, lifecycle.Field) bool { return false }
 
-// whyUnsupported returns why the runtime does not support a value in a call, or "" if it supports the value.
+// whyUnsupported returns why the runtime does not accept the value v in the call c, or "" if the runtime accepts v.
 func (a *Attachment) whyUnsupported(c runtimes.Call, v lifecycle.Value) (why string) {
 	return a.runtime.Load().Kind.WhyNotAccepted(runtimes.CRI, c, v)
 }
 
-// About names the runtime and its version. It is empty before the first connection.
+// About returns the runtime's name and version; "" before the first connection.
 func (a *Attachment) About() string { return a.runtime.Load().About }
 
 // Status returns the state of the connection, the runtime of the last connection, and the last error since the
@@ -116,8 +119,8 @@ func States() []string {
 	return []string{connect.StateIdle, connect.StateStandby, StateDialing, StateListing, connect.StateSynchronised, connect.StateLost}
 }
 
-// Update writes values to the runtime's stored copies, one container after another, and returns the ids whose update
-// failed.
+// Update writes values to the copies of resources that the runtime stores, one container after another. It returns the
+// ids of the containers whose update failed.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	s := a.syncedSession.Load()
 	if s == nil {
@@ -158,8 +161,8 @@ func (a *Attachment) Run(ctx context.Context) error {
 	return nil
 }
 
-// attempt makes one connection and serves it until it is lost. worked reports whether the agent learned the running
-// containers over this connection. The error is never nil.
+// attempt makes one connection and serves the connection until it is lost. worked reports whether the agent has read
+// the running containers over this connection. The error is never nil.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.enter(StateDialing, nil)
 	s, err := newSession(ctx, a)

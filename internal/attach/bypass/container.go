@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// checkContainer compares what this session has reported about a container with the runtime's current answer, and
-// reports the difference.
+// checkContainer reads the container's current state from the runtime, as far as the reasons require it, and reports
+// what has changed since the session's last report about the container.
 func (s *session) checkContainer(p *pod, id string, w reasons) error {
 	c := p.ctrs[id]
 	if c == nil {
@@ -59,7 +59,7 @@ func (s *session) addContainer(p *pod, id string) error {
 // reportNew reports a container that this session did not report yet.
 func (s *session) reportNew(p *pod, c *ctr) {
 	if c.lastReported.CgroupsPath == "" {
-		return // the runtime does not report the path; the creation of the cgroup will show it
+		return // the runtime does not report the cgroup's path; inotify shows the path when the cgroup is created
 	}
 	p.ctrs[c.id] = c
 	s.addToIndex(p, c)
@@ -72,8 +72,8 @@ func (s *session) reportNew(p *pod, c *ctr) {
 	}
 }
 
-// reconcile makes the keeper write the decided values to the kernel, in place of values that other programs wrote
-// there.
+// reconcile reports an event after which the keeper (package keeper) writes the decided values to the container's
+// cgroup again, in place of values that other programs wrote there.
 func (s *session) reconcile(p *pod, c *ctr) {
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
@@ -87,8 +87,8 @@ func (s *session) reconcile(p *pod, c *ctr) {
 	s.report(lifecycle.Event{Kind: kind, Pod: p.lastReported, Container: c.lastReported})
 }
 
-// confirmRunning notes that the runtime reports a container as running, and reconciles the container for the last time
-// during its start: the runtime writes nothing more for this start.
+// confirmRunning notes that the runtime reports a container as running. It then reconciles the container once more and
+// ends the watch of the start, because the runtime writes nothing more to the cgroup during this start.
 func (s *session) confirmRunning(p *pod, c *ctr) {
 	if c.running || c.hasEnded() {
 		return
@@ -107,7 +107,8 @@ func (c *ctr) hasEnded() bool {
 	return c.ended
 }
 
-// endWatch ends the watch that watchStart has started. If none was started yet, it prevents one.
+// endWatch ends the watch that watchStart has started. If watchStart was not called yet, endWatch prevents a later
+// watch of this container.
 func (c *ctr) endWatch() {
 	if c.startWatch == nil {
 		c.startWatch = make(chan struct{})
@@ -119,8 +120,8 @@ func (c *ctr) endWatch() {
 	}
 }
 
-// checkStatus reads the status of a known container and reports its changes. gone means that the runtime no longer has
-// the container.
+// checkStatus reads the status of a known container and reports what has changed. gone means that the runtime no longer
+// has the container.
 func (s *session) checkStatus(p *pod, c *ctr, w reasons) (gone bool, err error) {
 	state, requested, err := s.status(c)
 	switch {
@@ -150,12 +151,13 @@ func (s *session) checkStatus(p *pod, c *ctr, w reasons) (gone bool, err error) 
 	return false, nil
 }
 
-// maxExitPolls is how often the session polls the runtime for the end of a container whose cgroup was removed. The
-// runtime notes the exit a moment after the removal. If no poll sees the end, the next list shows it.
+// maxExitPolls is how often the session asks the runtime whether a container has ended, after the container's cgroup
+// was removed. The runtime reports the end a moment after the removal. If no poll finds the end, the next list shows
+// it.
 const maxExitPolls = 8
 
-// pollContainerEnd checks a container again after a growing pause, at most maxExitPolls times, while its cgroup is
-// missing.
+// pollContainerEnd checks a container again after a growing pause, at most maxExitPolls times, while the container's
+// cgroup is missing.
 func (s *session) pollContainerEnd(p *pod, c *ctr) {
 	if s.a.o.Tree.Has(c.dir) {
 		c.pollsSinceRemoval = 0
@@ -177,8 +179,8 @@ func (s *session) resources(c *ctr) (lifecycle.State, *storedCopy, error) {
 	return state, &now, nil
 }
 
-// status reads a container's state. It also returns the resources if another client has changed them, and nil
-// otherwise.
+// status reads a container's state. It also returns the resources that another CRI client, such as the kubelet, has
+// changed since the last read, or nil if there are none.
 func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) {
 	s.copies.Lock()
 	defer s.copies.Unlock()
@@ -186,7 +188,7 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	if err != nil || now == nil {
 		return state, nil, err
 	}
-	if c.resourcesUnknown { // the resources that it had before are unknown
+	if c.resourcesUnknown { // no earlier resources are known, so there is nothing to compare
 		c.resourcesUnknown, c.copySeen = false, *now
 		return state, nil, nil
 	}
@@ -198,7 +200,7 @@ func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) 
 	return state, requested, nil
 }
 
-// reportEnd reports a container's end, unless it was reported already.
+// reportEnd reports a container's end, unless the end was reported already.
 func (s *session) reportEnd(p *pod, c *ctr) {
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
@@ -211,23 +213,23 @@ func (s *session) reportEnd(p *pod, c *ctr) {
 	s.report(lifecycle.Event{Kind: lifecycle.StopContainer, Pod: p.lastReported, Container: c.lastReported})
 }
 
-// errReturnsCPUs is the error for an update with which the runtime would give the container CPUs that the keeper has
-// taken from it.
+// errReturnsCPUs is the error for an update that the agent does not send, because the runtime would write CPUs to the
+// container's cgroup that the agent has taken from the container.
 var errReturnsCPUs = errors.New("the runtime would write CPUs that the agent has taken from the container")
 
-// errCopyChanged is the error for an update that would overwrite what another client has written to the runtime's copy
-// since the agent last read that copy.
-var errCopyChanged = errors.New("another client has changed the runtime's copy; the agent reads that copy before it updates it")
+// errCopyChanged is the error for an update that the agent does not send, because another client has changed the
+// runtime's stored copy since the agent last read the copy. The update could overwrite the other client's values.
+var errCopyChanged = errors.New("another client has changed the resources that the runtime stores; the agent must first read them again")
 
-// update writes values to the runtime's copy of one container. The runtime then writes its whole copy to the
-// kernel. The values must therefore not name CPUs that the container's cgroup has lost.
+// update writes values to the resources that the runtime stores for one container. The runtime then writes all stored
+// resources to the kernel. The stored CPUs must therefore be CPUs that the container's cgroup still has.
 func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	k, ok := s.index.byContainerID(w.Container)
 	c := k.ctr
 	s.copies.Lock()
 	defer s.copies.Unlock()
 	if !ok {
-		return fmt.Errorf("update container %s: the runtime does not list it", w.Container)
+		return fmt.Errorf("update container %s: the runtime does not list the container", w.Container)
 	}
 	if _, now, err := s.resources(c); err == nil && now != nil && foreignChanges(*now, c.copySeen, c.copyWritten) != nil {
 		s.hint(k.pod.id, c.id, askStatus)
@@ -244,7 +246,7 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	if err := checkCPUs(s.a.o.Tree, c, next[copyFieldIndex(lifecycle.CPUSetCPUs)].Text); err != nil {
 		return fmt.Errorf("update container %s: %w", w.Container, err)
 	}
-	c.copyWritten.put(w.Values) // also if the call fails halfway
+	c.copyWritten.put(w.Values) // before the call, because a call that fails may still change the runtime's copy
 	err := s.c.Update(ctx, w.Container, updateRequest(w.Values))
 	if err == nil {
 		c.copySeen.put(w.Values)
@@ -252,14 +254,14 @@ func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	return err
 }
 
-// checkCPUs returns an error if the list cpus has CPUs that the container's cgroup does not have.
+// checkCPUs returns an error if the CPU list cpus contains CPUs that the container's cgroup does not have.
 func checkCPUs(tree *cgroup.Tree, c *ctr, cpus string) error {
 	if cpus == "" || c.dir == "" {
 		return nil
 	}
 	text, err := tree.Read(c.dir, lifecycle.CPUSetCPUs, "")
 	if cgroup.IsNotExist(err) {
-		return nil // not started: the runtime only stores the value
+		return nil // the container has not started, so the runtime only stores the value
 	}
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func (r *fakeCRI) listen(t *testing.T) {
 	t.Helper()
 	r.close = attachtest.Serve(t, r.socket, r, grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 		r.asked.Add(1)
-		if err := attachtest.Broken(ctx, &r.mu, &r.bad, req); err != nil {
+		if err := attachtest.StatusError(ctx, &r.mu, &r.bad, req); err != nil {
 			return nil, err
 		}
 		return h(ctx, req)

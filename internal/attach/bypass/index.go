@@ -14,7 +14,7 @@ type index struct {
 	containers map[string]indexedContainer // by container id
 	byDir      map[string]string           // container ids, by the directory of the cgroup
 	resolving  map[string]string           // by id: the directories of cgroups whose container is not known yet
-	pollQueue  []string                    // containers to poll, in this order
+	pollQueue  []string                    // ids of the containers that this round must still poll; the last is next
 	polledAt   time.Time                   // when pollQueue was last filled
 }
 
@@ -44,7 +44,8 @@ func (x *index) byCgroupDir(dir string) (id string, ok bool) {
 	return id, ok
 }
 
-// addHint adds a hint for a pod's worker. It returns the pod if no worker runs for it; the caller then starts one.
+// addHint adds a hint for a pod's worker: it must check the container with this id, or the sandbox if id is "". addHint
+// returns the pod if no worker runs for the pod; the caller then starts one. Otherwise it returns nil.
 func (x *index) addHint(podID, id string, w reasons) *pod {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -65,8 +66,8 @@ func (x *index) addHint(podID, id string, w reasons) *pod {
 	return p
 }
 
-// takeHints removes a pod's hints and returns them. If there are none, it also notes that no worker runs for the
-// pod any more.
+// takeHints removes a pod's hints and returns them. If there are no hints, takeHints also notes that no worker runs for
+// the pod any more.
 func (x *index) takeHints(p *pod) pendingChecks {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -122,9 +123,9 @@ func (x *index) removePod(p *pod) {
 	}
 }
 
-// noteCgroup notes that a cgroup exists whose name contains this id. If the id is that of a known container, it returns
-// the id of the container's pod, and "" otherwise. ask means that the caller must ask the runtime which container the
-// cgroup belongs to.
+// noteCgroup notes that a cgroup exists whose name contains this id. If the id belongs to a known container, podID is
+// the id of the container's pod; otherwise podID is "". ask means that the caller must ask the runtime which container
+// the cgroup belongs to.
 func (x *index) noteCgroup(id, dir string) (podID string, ask bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -140,8 +141,8 @@ func (x *index) noteCgroup(id, dir string) (podID string, ask bool) {
 	return "", true
 }
 
-// resolvingDir returns the directory of the cgroup with this id while the container of the cgroup is unknown, and ""
-// otherwise.
+// resolvingDir returns the directory of the cgroup whose name contains this id, while the cgroup's container is
+// unknown. Otherwise it returns "".
 func (x *index) resolvingDir(id string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -156,13 +157,13 @@ func (x *index) endResolving(id string) {
 }
 
 // nextToPoll returns the id of the container to poll now, or "" if there is none. It returns each container once per
-// round. A new round begins when all containers were returned and the duration apart has passed since the last round
-// began.
-func (x *index) nextToPoll(apart time.Duration) string {
+// round. A new round begins when nextToPoll has returned all containers, but not before roundInterval has passed since
+// the last round began.
+func (x *index) nextToPoll(roundInterval time.Duration) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.pollQueue) == 0 {
-		if time.Since(x.polledAt) < apart {
+		if time.Since(x.polledAt) < roundInterval {
 			return ""
 		}
 		x.polledAt = time.Now()
@@ -179,8 +180,8 @@ func (x *index) nextToPoll(apart time.Duration) string {
 	return id
 }
 
-// compareLists compares the runtime's lists with the index. It returns the pods to ask the runtime about, and the
-// containers whose list entries differ from the index.
+// compareLists compares the runtime's lists with the index. ask has the ids of the pods that the session must check
+// with the runtime. differ has the containers whose list entries differ from the index.
 func (x *index) compareLists(pods, ctrs []criclient.ListItem) (ask []string, differ []criclient.ListItem) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

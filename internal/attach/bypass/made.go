@@ -13,23 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setupState says whether the OCI runtime still sets up the cgroup of a new container, as far as procfs shows it.
+// setupState is what procfs shows about the setup of a new container's cgroup by the OCI runtime.
 type setupState int
 
 const (
 	setupUnknown  setupState = iota // no process of the container is visible
-	setupRunning                    // the OCI runtime still writes to its cgroup
-	setupFinished                   // the OCI runtime has finished; the workload waits, or runs
+	setupRunning                    // the OCI runtime may still write to the container's cgroup
+	setupFinished                   // the OCI runtime has finished the setup; the workload waits for its start, or runs
 )
 
 // setupState returns whether the OCI runtime still sets up a new cgroup, and the process id of that OCI runtime. No
 // other program may write to the cgroup until the OCI runtime's process has ended. runc reads back what it wrote, and
 // fails the container if another program wrote in between (cpu.shares of version 1, opencontainers cgroups 0.1.0). runc
-// also sets memory and swap in an order that depends on their present values.
+// also sets memory and swap in an order that depends on their present values, so another write could make the order
+// wrong.
 //
-// Until it has ended, the OCI runtime's process is the parent of the container's first process. Its command line has
-// the argument "create" or "run", as with runc, crun and youki. The name of the first process is no sign, because it
-// changes several times.
+// Until the OCI runtime's process has ended, it is the parent of the container's first process. The command line of
+// runc, crun and youki has the argument "create" or "run". The name of the container's first process does not show
+// whether the setup has ended, because this name changes several times.
 func (s *startWatcher) setupState(dir string) (p setupState, creator int) {
 	text, err := s.tree.FS.ReadFile(path.Join(watchedPath(s.tree, dir), procsFile))
 	if err != nil {
@@ -60,8 +61,8 @@ func (s *startWatcher) setupState(dir string) (p setupState, creator int) {
 	return setupFinished, 0
 }
 
-// setupDone reports whether the OCI runtime has finished the setup of a cgroup. The state that the CRI reports does not
-// show this: it stays "created" for ever if the runtime ended during the container's start.
+// setupDone reports whether the OCI runtime has finished the setup of a cgroup. The container's state in the CRI does
+// not show this: if the runtime was stopped during the container's start, the state stays "created" for ever.
 func (s *startWatcher) setupDone(dir string) bool {
 	at, _ := s.setupState(dir)
 	return at == setupFinished
@@ -80,7 +81,7 @@ func (s *startWatcher) readProc(pid int, file string) string {
 }
 
 // awaitExit waits until a process of the agent's PID namespace has ended. It returns an error if ctx ends first, or if
-// the kernel cannot report the end of a process, as before version 5.10.
+// the kernel cannot report the end of a process (kernels before 5.10).
 func awaitExit(ctx context.Context, pid int) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err == unix.ESRCH { //nolint:errorlint // PidfdOpen returns a plain errno, never a wrapped error

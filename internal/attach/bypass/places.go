@@ -26,8 +26,8 @@ type dirWatcher struct {
 	watchedPods    map[string]bool // watched directories of pods
 	// watchError is why a directory could not be watched; "" if all directories are watched.
 	watchError string
-	// skipsRescan means that scan does not list again the pod directories that are already watched.
-	skipsRescan bool
+	// skipsWatchedPods means that scan does not read again the pod directories that are already watched.
+	skipsWatchedPods bool
 }
 
 // kubeletRoots returns the directories below --cgroup-root in which the kubelet creates its cgroups, for both cgroup
@@ -78,7 +78,7 @@ func (p *dirWatcher) cgroupDir(file string) (dir string, ok bool) {
 func (p *dirWatcher) scan() map[string]string {
 	p.watchError = ""
 	for _, kind := range []map[string]bool{p.watchedPods, p.watchedGroups, p.watchedParents} {
-		maps.DeleteFunc(kind, func(dir string, _ bool) bool { return !p.tree.Has(dir) }) // inotify may have lost the notice of its removal
+		maps.DeleteFunc(kind, func(dir string, _ bool) bool { return !p.tree.Has(dir) }) // inotify may have lost the notice of dir's removal
 	}
 	found := map[string]string{}
 	for _, top := range p.roots {
@@ -98,11 +98,11 @@ func (p *dirWatcher) scan() map[string]string {
 	return found
 }
 
-// rescan does what scan does, but skips the directories of pods that are already watched. It may be called only if
-// inotify has lost no notices.
+// rescan watches the pod directories that are not watched yet, and returns the directories of the containers in them,
+// by container id. The caller uses scan instead if inotify has lost notices.
 func (p *dirWatcher) rescan() map[string]string {
-	p.skipsRescan = true
-	defer func() { p.skipsRescan = false }()
+	p.skipsWatchedPods = true
+	defer func() { p.skipsWatchedPods = false }()
 	return p.scan()
 }
 
@@ -116,7 +116,8 @@ func (p *dirWatcher) watchNearestParent(top string) {
 	}
 }
 
-// addGroup watches a directory of kubepods or of a QoS class, and adds the pods in it.
+// addGroup watches a directory of kubepods or of a QoS class, and the directories of the pods in it. It adds the
+// directories of these pods' containers to found.
 func (p *dirWatcher) addGroup(dir string, found map[string]string) {
 	if !p.watchDir(dir, p.watchedGroups) {
 		return
@@ -127,7 +128,8 @@ func (p *dirWatcher) addGroup(dir string, found map[string]string) {
 	}
 }
 
-// addChild adds a directory that is a child of a watched group, if it belongs to a QoS class or a pod.
+// addChild handles a directory in a watched group. If the directory belongs to a QoS class or a pod, addChild watches
+// it and adds the directories of the containers below it to found.
 func (p *dirWatcher) addChild(dir string, found map[string]string) {
 	switch cgroup.ParseName(dir).Kind {
 	case cgroup.QoSDir:
@@ -139,9 +141,9 @@ func (p *dirWatcher) addChild(dir string, found map[string]string) {
 	}
 }
 
-// addPod watches the directory of a pod, and adds the containers in it to found.
+// addPod watches the directory of a pod, and adds the directories of the pod's containers to found.
 func (p *dirWatcher) addPod(dir string, found map[string]string) {
-	if p.skipsRescan && p.watchedPods[dir] || !p.watchDir(dir, p.watchedPods) {
+	if p.skipsWatchedPods && p.watchedPods[dir] || !p.watchDir(dir, p.watchedPods) {
 		return
 	}
 	names, _ := p.tree.Children(dir, "cpuset")
@@ -150,15 +152,15 @@ func (p *dirWatcher) addPod(dir string, found map[string]string) {
 	}
 }
 
-// addContainerDir adds the directory of a container to found.
+// addContainerDir adds a directory to found if its name is the name of a container's cgroup.
 func addContainerDir(dir string, found map[string]string) {
 	if n := cgroup.ParseName(dir); n.Kind == cgroup.ContainerDir {
 		found[n.ID] = dir
 	}
 }
 
-// watchListedPod watches a pod's directory that the runtime has reported. It returns the directories of the containers
-// in that directory, by container id, or none if the directory was watched already.
+// watchListedPod watches the directory of a pod that the runtime has reported. It returns the directories of the pod's
+// containers, by container id. It returns none if the pod's directory was watched already.
 func (p *dirWatcher) watchListedPod(dir string) map[string]string {
 	found := map[string]string{}
 	if p.watchedPods[dir] {
@@ -193,13 +195,14 @@ func (p *dirWatcher) handleCreated(file string) map[string]string {
 	return found
 }
 
-// isDir reports whether a path is a directory and not a link: Children does not return links.
+// isDir reports whether a path is a directory. It returns false for a link, because Children does not return links.
 func (p *dirWatcher) isDir(dir string) bool {
 	names, err := p.tree.Children(path.Dir(dir), "cpuset")
 	return err == nil && slices.Contains(names, path.Base(dir))
 }
 
-// handleRemoved handles the removal of a directory. It returns the cgroup, because it may be that of a container.
+// handleRemoved handles the removal of a directory. It returns the removed cgroup, which may have belonged to a
+// container. ok is false for the root of a hierarchy.
 func (p *dirWatcher) handleRemoved(file string) (dir string, ok bool) {
 	if dir, ok = p.cgroupDir(file); ok {
 		delete(p.watchedPods, dir)
@@ -209,7 +212,8 @@ func (p *dirWatcher) handleRemoved(file string) (dir string, ok bool) {
 	return dir, ok
 }
 
-// watchDir watches a directory and notes it in kind. It reports whether the directory exists.
+// watchDir watches a directory and adds it to kind, which is one of the maps of watched directories. It reports whether
+// the directory exists.
 func (p *dirWatcher) watchDir(dir string, kind map[string]bool) bool {
 	if kind[dir] {
 		return true
@@ -219,7 +223,7 @@ func (p *dirWatcher) watchDir(dir string, kind map[string]bool) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return false
 	case err != nil:
-		// Read the directory nevertheless: the next full scan finds what is created in it later.
+		// Return true, so that the caller reads the directory now. Later scans find what is created in it.
 		p.watchError = fmt.Sprintf("%s cannot be watched: %v", dir, err)
 		return true
 	}

@@ -23,8 +23,9 @@ const (
 	startEvent                        // the runtime has reported the container's start
 )
 
-// pendingChecks are the checks that a pod's worker must do. Each comes from a hint: an event, a difference between two
-// lists, or a change of a cgroup, which shows that a pod or container may have changed.
+// pendingChecks are the checks that a pod's worker goroutine must do. Each check comes from a hint that a pod or
+// container may have changed. Hints are events, differences between the runtime's list and the index, and created or
+// removed cgroups.
 type pendingChecks struct {
 	sandbox bool               // the sandbox must be checked
 	ctrs    map[string]reasons // the reasons for each container, by its id
@@ -33,7 +34,7 @@ type pendingChecks struct {
 
 func (h pendingChecks) empty() bool { return !h.sandbox && len(h.ctrs) == 0 }
 
-// add adds a hint about a container.
+// add adds a check of a container, or more reasons for a check that is already pending.
 func (h *pendingChecks) add(id string, w reasons) {
 	if h.ctrs == nil {
 		h.ctrs = map[string]reasons{}
@@ -50,7 +51,7 @@ type pod struct {
 	// Only the pod's worker uses these fields:
 	lastReported   *lifecycle.Pod
 	stopped        bool // the end of the sandbox was reported
-	dropped        bool // the session reports nothing more about this pod
+	dropped        bool // the runtime no longer has the pod, so the session reports nothing more about it
 	ctrs           map[string]*ctr
 	failedAttempts map[string]int // failed requests to the runtime, by container id; "" is for the sandbox
 	// index.mu guards these fields:
@@ -65,8 +66,8 @@ type pod struct {
 type ctr struct {
 	id                string
 	lastReported      *lifecycle.Container
-	dir               string        // directory of its cgroup; "" if it is unknown
-	running           bool          // the runtime has reported the container as running, and it was reconciled since
+	dir               string        // directory of the container's cgroup; "" if the directory is unknown
+	running           bool          // the runtime has reported the container as running
 	startWatch        chan struct{} // closing the channel ends the watch of the container's start; nil before that watch
 	pollsSinceRemoval int           // number of polls since the container's cgroup was removed
 
@@ -74,9 +75,10 @@ type ctr struct {
 	startReported bool       // StartContainer was reported
 	ended         bool       // StopContainer was reported
 
-	// session.copies guards these fields:
+	// session.copies guards these fields. copySeen has the resources that the runtime stores, as the session last read
+	// or updated them. copyWritten has the values that the session last sent to the runtime.
 	copySeen, copyWritten storedCopy
-	resourcesInStatus     bool // the container's plain status contains its resources
+	resourcesInStatus     bool // the container's non-verbose status contains its resources
 	resourcesUnknown      bool // the runtime has never reported the container's resources
 }
 
@@ -90,9 +92,10 @@ func newPod(id string) *pod {
 	return &pod{id: id, ctrs: map[string]*ctr{}, runningIDs: map[string]bool{}, needsRead: true}
 }
 
-// newCtr makes a container from the runtime's description. dir is the container's cgroup; "" if none was found.
+// newCtr makes a ctr from the runtime's description of a container. dir is the directory of the container's cgroup; ""
+// if none was found.
 func newCtr(d criclient.Container, dir string) *ctr {
-	if d.StateUnknown && dir == "" { // containerd was killed during the start; without a cgroup no process runs
+	if d.StateUnknown && dir == "" { // containerd was killed during the container's start, and the container has no process
 		d.State, d.Undescribed = lifecycle.StateUnknown, ""
 	}
 	c := &ctr{
@@ -108,6 +111,7 @@ func newCtr(d criclient.Container, dir string) *ctr {
 	return c
 }
 
+// dir returns the directory of the pod's cgroup. The bool is false if the runtime reports no valid path.
 func (p *pod) dir() (string, bool) {
 	dir, err := cgroup.PodPath(p.lastReported.CgroupParent)
 	return dir, err == nil
@@ -115,7 +119,8 @@ func (p *pod) dir() (string, bool) {
 
 func sortedIDs[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// hint adds a hint about what a pod's worker must check, and starts a worker if there is none.
+// hint makes the pod's worker check the container with this id, or the sandbox if id is "". It starts a worker if none
+// runs for the pod.
 func (s *session) hint(podID, id string, w reasons) {
 	if s.ctx.Err() != nil {
 		return
@@ -125,17 +130,18 @@ func (s *session) hint(podID, id string, w reasons) {
 	}
 }
 
+// hintPod makes the pod's worker check the sandbox.
 func (s *session) hintPod(podID string) { s.hint(podID, "", 0) }
 
-// hintContainer adds a hint about a container that is in the index. It ignores any other container, because the pod of
-// that container is unknown. The next list shows such a container.
+// hintContainer makes a pod's worker check a container. If the index does not have the container, the pod is unknown,
+// and hintContainer does nothing. The next list of the runtime shows such a container.
 func (s *session) hintContainer(id string, w reasons) {
 	if k, ok := s.index.byContainerID(id); ok {
 		s.hint(k.pod.id, id, w)
 	}
 }
 
-// processHints checks all hints about one pod.
+// processHints is the worker of one pod: it does the checks for all hints, until there are no more hints.
 func (s *session) processHints(p *pod) {
 	if s.slots.Acquire(s.ctx, 1) != nil {
 		return
@@ -150,11 +156,11 @@ func (s *session) processHints(p *pod) {
 	}
 }
 
-// maxAttempts is how often a failed request to the runtime is repeated.
+// maxAttempts is how often the session repeats a failed request about one pod or container.
 const maxAttempts = 5
 
 // check does the checks of one pod. It repeats a failed request to the runtime at most maxAttempts times. After that it
-// reports the pod or container as its list entry describes it, and the next comparison of lists asks again.
+// reports the pod or container with only the fields of the runtime's list.
 func (s *session) check(p *pod, h pendingChecks) {
 	unfinished, err := s.checkPod(p, h)
 	switch {
@@ -179,12 +185,12 @@ func (s *session) check(p *pod, h pendingChecks) {
 	}
 }
 
-// checkPod does the checks of one pod once. It returns the checks that failed, and the last error. A container that the
-// runtime cannot describe does not delay the other containers.
+// checkPod does each check of one pod once. It returns the checks that failed, and the last error. If the runtime
+// cannot describe a container, checkPod continues with the pod's other containers.
 func (s *session) checkPod(p *pod, h pendingChecks) (unfinished pendingChecks, err error) {
 	switch {
 	case p.dropped:
-		return unfinished, nil // these hints are older than the report of the pod's end
+		return unfinished, nil // the pod's end was reported, so these hints are obsolete
 	case p.lastReported == nil:
 		if ok, err := s.addPod(p); !ok || err != nil {
 			return h, err
@@ -228,9 +234,9 @@ func (s *session) addPod(p *pod) (ok bool, err error) {
 	return true, nil
 }
 
-// reportPod reports a pod in its current state.
+// reportPod reports a pod with the description that the runtime gives now.
 func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
-	for _, id := range sortedIDs(p.ctrs) { // the goroutine that watches a container's start may report at the same time
+	for _, id := range sortedIDs(p.ctrs) { // lock out the goroutines that watch starts, because their reports use p.lastReported
 		c := p.ctrs[id]
 		c.reporting.Lock()
 		defer c.reporting.Unlock()
@@ -248,14 +254,14 @@ func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
 	}
 }
 
-// dropPod forgets a pod that the runtime no longer has.
+// dropPod removes a pod from the index, because the runtime no longer has the pod.
 func (s *session) dropPod(p *pod) {
 	p.dropped = true
 	s.index.removePod(p)
 }
 
-// checkSandbox reads the state of a known pod, and reports the pod's end. done means that the runtime no longer has the
-// pod.
+// checkSandbox reads the state of a known pod, and reports the pod's end if the pod has ended. done means that the
+// runtime no longer has the pod.
 func (s *session) checkSandbox(p *pod) (done bool, err error) {
 	if p.lastReported.Undescribed != "" {
 		if err := s.rereadPod(p); err != nil {
@@ -291,7 +297,7 @@ func (s *session) endPod(p *pod) {
 	}
 }
 
-// addToIndex adds a container to the index, with the directory of its cgroup if the directory is known.
+// addToIndex adds a container to the index, with the directory of the container's cgroup if the directory is known.
 func (s *session) addToIndex(p *pod, c *ctr) {
 	dir, err := cgroup.Path(p.lastReported.CgroupParent, c.lastReported.CgroupsPath)
 	if err == nil {

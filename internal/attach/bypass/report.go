@@ -9,12 +9,12 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// report passes one event to the conductor.
+// report passes one event to Options.Handler.
 func (s *session) report(ev lifecycle.Event) {
 	s.recoverPanic(ev.Kind.String(), func() {
 		_, err := s.a.o.Handler.Handle(s.ctx, s.a, ev)
 		if no, refused := errors.AsType[*conductor.Rejection](err); refused {
-			s.a.o.Log.Warn("a policy refused a container, but bypass cannot stop it; the container runs with defaults", logkey.Event, ev.Kind.String(),
+			s.a.o.Log.Warn("the agent refused a pod or container, but with attach: bypass the runtime has already created it, so it runs with defaults", logkey.Event, ev.Kind.String(),
 				logkey.Pod, ev.Pod.Name, logkey.Namespace, ev.Pod.Namespace, logkey.Reason, no.Reason)
 		} else if err != nil {
 			s.a.o.Log.Error("the agent could not handle an event, so the event had no effect", logkey.Event, ev.Kind.String(), logkey.Err, err)
@@ -22,5 +22,7 @@ func (s *session) report(ev lifecycle.Event) {
 	})
 }
 
-// recoverPanic runs f. If f panics, it logs the panic, and the agent continues.
-func (s *session) recoverPanic(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }
+// recoverPanic runs f. If f panics, recoverPanic logs the panic with workName, and the agent continues.
+func (s *session) recoverPanic(workName string, f func()) {
+	connect.RecoverPanic(s.a.o.Log, workName, f)
+}

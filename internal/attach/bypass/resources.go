@@ -26,10 +26,11 @@ var copyFields = [6]lifecycle.Field{
 // copyFieldIndex returns the index of a field in copyFields, or -1 if copyFields does not have it.
 func copyFieldIndex(f lifecycle.Field) int { return slices.Index(copyFields[:], f) }
 
+// copyFieldSet has the fields of copyFields.
 var copyFieldSet = lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return copyFieldIndex(f) >= 0 })
 
-// storedCopy has the values of the runtime's stored copy of one container, in the order of copyFields. 0 and "" mean
-// unset.
+// storedCopy has the resources that the runtime stores for one container, in the order of copyFields. 0 and "" mean
+// that a resource is not set.
 type storedCopy [len(copyFields)]lifecycle.Value
 
 func newStoredCopy(r *lifecycle.Resources) (s storedCopy) {
@@ -40,14 +41,14 @@ func newStoredCopy(r *lifecycle.Resources) (s storedCopy) {
 	return s
 }
 
-// foreignChanges returns what another client has written to the runtime's copy since the agent last read it. These are
-// the fields of now that differ both from seen, which the agent read last, and from ours, which the agent wrote last.
-// It returns nil if there are none.
-func foreignChanges(now, seen, ours storedCopy) *lifecycle.Resources {
+// foreignChanges returns the fields of the runtime's current copy that another client has written since the agent last
+// read the copy. Such a field differs from lastRead, the copy that the agent read last. It also differs from written,
+// the values that the agent wrote last. foreignChanges returns nil if there is no such field.
+func foreignChanges(current, lastRead, written storedCopy) *lifecycle.Resources {
 	r, differs := &cri.LinuxContainerResources{}, false
 	for i := range copyFields {
-		if now[i] != seen[i] && now[i] != ours[i] {
-			differs = criclient.Put(r, now[i]) || differs
+		if current[i] != lastRead[i] && current[i] != written[i] {
+			differs = criclient.Put(r, current[i]) || differs
 		}
 	}
 	if !differs {
@@ -56,7 +57,7 @@ func foreignChanges(now, seen, ours storedCopy) *lifecycle.Resources {
 	return criclient.Resources(r)
 }
 
-// put merges values into a copy, and returns the values for which the CRI has no field.
+// put sets the fields of the given values in a copy, and returns the values for which copyFields has no field.
 func (s *storedCopy) put(values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		if i := copyFieldIndex(v.Field); i >= 0 {
@@ -68,8 +69,8 @@ func (s *storedCopy) put(values []lifecycle.Value) (unsupported []lifecycle.Valu
 	return unsupported
 }
 
-// clearChanged clears the fields that another client has changed after the agent wrote them. If that client later sets
-// the value that the agent had written, foreignChanges then reports it as the client's change.
+// clearChanged clears the fields that are set in r: the fields that another client has changed after the agent wrote
+// them. If the client later sets the agent's value again, foreignChanges then reports this as a change by the client.
 func (s *storedCopy) clearChanged(r *lifecycle.Resources) {
 	for i, f := range copyFields {
 		if _, set := r.Value(f, ""); set {
@@ -78,7 +79,7 @@ func (s *storedCopy) clearChanged(r *lifecycle.Resources) {
 	}
 }
 
-// updateRequest returns an update with only these values. Runtimes do not change a field whose value is 0.
+// updateRequest returns an update request with only these values. Runtimes ignore the fields that are 0 or "".
 func updateRequest(values []lifecycle.Value) *cri.LinuxContainerResources {
 	r := &cri.LinuxContainerResources{}
 	for _, v := range values {

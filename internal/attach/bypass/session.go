@@ -21,34 +21,35 @@ import (
 )
 
 const (
-	// maxPodChecks is how many pods may be checked at the same time.
+	// maxPodChecks is how many pods the session may check at the same time.
 	maxPodChecks = 16
 	// maxPollPause is the pause between the polls of two containers, unless Options.PollInterval is shorter.
-	// defaultPollInterval is the default of Options.PollInterval. If the keeper watches a file, the agent notices a
-	// write to it sooner.
+	// defaultPollInterval is the default of Options.PollInterval. If the keeper watches a container's cgroup file, the
+	// agent notices a write to this file before the next poll.
 	maxPollPause        = time.Second
 	defaultPollInterval = 10 * time.Second
 )
 
-// session is one connection to a runtime, and what it has reported so far. Events, lists and changes of cgroups all
-// become hints for a pod's worker. The pod's worker then asks the runtime for the current state and reports the
-// difference. The session therefore reports nothing twice, and a lost event does no harm.
+// session is one connection to a runtime, with the pods and containers that were reported over it. Events, lists and
+// changes of cgroups all become hints: each makes the worker goroutine of one pod check something. The worker asks the
+// runtime for the current state and reports what has changed. The session therefore reports nothing twice. If it loses
+// an event, a later list shows the change.
 type session struct {
 	a            *Attachment
 	ctx          context.Context // for everything that this connection runs; canceled when the connection ends
 	c            *criclient.Client
-	sendsEvents  atomic.Bool // the runtime sends events to all listeners
+	sendsEvents  atomic.Bool // the runtime sends events of pods and containers to every client that requests them
 	tasks        *tasks
 	watcher      cgroup.Watcher
-	dirs         *dirWatcher         // only one goroutine uses it: synchronise, then serve
-	podDirs      chan string         // directories of pods for dirs to watch
-	slots        *semaphore.Weighted // one for each pod that is being checked
+	dirs         *dirWatcher         // only synchronise uses it, and later only serve, so it needs no lock
+	podDirs      chan string         // cgroup directories of reported pods, which serve must watch
+	slots        *semaphore.Weighted // limits the pods that are checked at the same time
 	index        index
 	startWatcher startWatcher
 	finishOnce   sync.Once
 
-	// copies is held while the session reads or changes the runtime's copy of resources. The session therefore never
-	// takes its own change for a change by another client.
+	// copies is held while the session reads or updates the resources that the runtime stores. The session therefore
+	// never takes its own update for a change by another client.
 	copies sync.Mutex
 }
 
@@ -118,7 +119,7 @@ func (s *session) serve() error {
 	}
 }
 
-// logUnwatched logs why a directory could not be watched, if there is one.
+// logUnwatched logs why a directory could not be watched. It logs nothing if all directories are watched.
 func (s *session) logUnwatched() {
 	if s.dirs.watchError != "" {
 		s.a.o.Log.Warn("the agent cannot watch a cgroup directory; it finds new containers in it later", logkey.Reason, s.dirs.watchError, logkey.After, s.a.o.Resync)
@@ -137,18 +138,19 @@ func (s *session) handleNotice(n cgroup.Notice) {
 	case cgroup.Written:
 		s.startWatcher.wakeWatcher(n.Path)
 	case cgroup.Overflow:
-		s.a.o.Log.Warn("inotify lost changes of cgroups; the agent scans all of them")
+		s.a.o.Log.Warn("inotify lost notices of cgroup changes; the agent reads the directories of all pods again")
 		s.cgroupsCreated(s.dirs.scan())
 		s.tasks.run(s.relist)
 	}
 }
 
 // streamStartDelay is the time after which a newly opened stream certainly delivers events. No runtime reports when its
-// stream begins to deliver them. After this time the session compares the lists once.
+// stream begins to deliver them. After this time the session compares the lists once, to find changes that happened
+// before.
 const streamStartDelay = 500 * time.Millisecond
 
-// watchEvents reads the runtime's events until the connection ends. The events are only hints: if the stream breaks,
-// the lists show the changes later.
+// watchEvents reads the runtime's events until the connection ends. If the stream breaks, the session compares the
+// runtime's lists, which also show the changes.
 func (s *session) watchEvents() {
 	delay := 50 * time.Millisecond
 	for s.ctx.Err() == nil {
@@ -189,7 +191,7 @@ func (s *session) handleEvent(e *cri.ContainerEventResponse) {
 	known := s.index.isPod(e.ContainerId)
 	why := askStatus
 	if e.ContainerEventType == cri.ContainerEventType_CONTAINER_STARTED_EVENT {
-		why = startEvent // the check then asks nothing of the runtime, which is busy now
+		why = startEvent // for a known container, the check then sends no request to the runtime, which is busy now
 	}
 	switch {
 	case e.ContainerId == "":
@@ -204,7 +206,7 @@ func (s *session) handleEvent(e *cri.ContainerEventResponse) {
 	}
 }
 
-// pollNext adds a hint to read the resources of one container. The session must poll, because no runtime reports that
+// pollNext makes a worker read the resources of one container. The session must poll, because no runtime reports that
 // the kubelet has changed resources in place.
 func (s *session) pollNext() {
 	id := s.index.nextToPoll(s.a.o.PollInterval)

@@ -14,45 +14,46 @@ import (
 )
 
 const (
-	// quietTime is how long no program may have written to a new cgroup before the agent writes values to it.
-	// maxQuietWait is the longest wait for such a pause.
+	// The agent writes values to a new cgroup when no other program has written to the cgroup for quietTime. After
+	// maxQuietWait, the agent writes in any case.
 	quietTime    = time.Millisecond
 	maxQuietWait = 5 * time.Millisecond
-	// setupPollInterval is the pause between two polls of a cgroup that the OCI runtime sets up. With runc, some 20 ms
-	// pass between the end of the setup and the first instruction of the container.
+	// setupPollInterval is the pause between two checks whether the OCI runtime has finished the setup of a cgroup.
+	// With runc, about 20 ms pass between the end of the setup and the first instruction of the container.
 	setupPollInterval = 4 * time.Millisecond
-	// maxStartTime is how long the agent watches the files of a new container's cgroup, from the creation of the cgroup
-	// on. A container should reach its first instruction within this time.
+	// maxStartTime is how long, after the creation of a container's cgroup, the agent watches the files in it. A
+	// container should reach its first instruction within this time.
 	maxStartTime = 30 * time.Second
 )
 
-// watchStart watches a container from the creation of its cgroup until the runtime reports it as running. During
-// that time the agent replaces the values that the runtime writes to the new cgroup.
+// watchStart watches a container from the creation of its cgroup until the runtime reports the container as running.
+// During that time the agent replaces the values that the runtime writes to the new cgroup.
 func (s *session) watchStart(p *pod, c *ctr) {
 	c.startWatch = make(chan struct{})
-	f := &newCgroup{
+	f := &startingCgroup{
 		s: s, dir: c.dir, wake: make(chan struct{}, 1), done: c.startWatch, watchedDirs: map[string]bool{},
 	}
 	s.tasks.run(func() { f.watch(p, c) })
 }
 
-// watch reconciles a starting container when the OCI runtime has set it up, and again after each write to its
-// cgroup, until the runtime reports it as running. If no process of the container is visible, only confirmRunning
-// reconciles the container, when the runtime reports it as running.
-func (f *newCgroup) watch(p *pod, c *ctr) {
+// watch reconciles a starting container when the OCI runtime has finished the setup of the container's cgroup, and
+// again after each write to the cgroup. It ends when the runtime reports the container as running, or after
+// maxStartTime. If procfs shows no process of the container, watch reconciles nothing, and only confirmRunning
+// reconciles the container.
+func (f *startingCgroup) watch(p *pod, c *ctr) {
 	s := f.s
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	defer f.close()
 	end := time.NewTimer(maxStartTime)
 	defer end.Stop()
-	// again is how long to wait before the session asks the runtime whether the container runs. A runtime that sends
-	// events reports the start, but an event may be lost.
-	again := 10 * time.Millisecond
+	// askDelay is how long to wait before the session asks the runtime whether the container runs. The delay is longer
+	// if the runtime sends an event at the start. The session asks nevertheless, because an event may be lost.
+	askDelay := 10 * time.Millisecond
 	if s.sendsEvents.Load() {
-		again = 200 * time.Millisecond
+		askDelay = 200 * time.Millisecond
 	}
-	ask := time.NewTimer(again)
+	ask := time.NewTimer(askDelay)
 	defer ask.Stop()
 	poll := time.NewTicker(setupPollInterval)
 	defer poll.Stop()
@@ -84,15 +85,15 @@ func (f *newCgroup) watch(p *pod, c *ctr) {
 			dirty = dirty || !f.allWatched
 		case <-ask.C:
 			s.hint(p.id, c.id, askStatus)
-			again = min(2*again, time.Second)
-			ask.Reset(again)
+			askDelay = min(2*askDelay, time.Second)
+			ask.Reset(askDelay)
 		}
 	}
 }
 
-// watchProcessEnd makes the end of a process wake the watch of the container's start. It returns false if that is not
-// possible, or if the process has ended already.
-func (f *newCgroup) watchProcessEnd(ctx context.Context, pid int) bool {
+// watchProcessEnd makes the end of a process send a value on f.wake. It returns false if the agent cannot watch the
+// process, or if the process has ended already.
+func (f *startingCgroup) watchProcessEnd(ctx context.Context, pid int) bool {
 	if f.s.a.o.Proc != defaultProc {
 		return false // procfs may show the processes of another machine or PID namespace
 	}
@@ -100,7 +101,7 @@ func (f *newCgroup) watchProcessEnd(ctx context.Context, pid int) bool {
 		f.awaitedPID = pid
 		f.awaitsEnd.Store(true)
 		f.s.tasks.run(func() {
-			_ = awaitExit(ctx, pid) // after an error, watch polls
+			_ = awaitExit(ctx, pid) // after an error, awaitsEnd is false, and watch polls instead
 			f.awaitsEnd.Store(false)
 			sleep.Wake(f.wake)
 		})
@@ -108,29 +109,29 @@ func (f *newCgroup) watchProcessEnd(ctx context.Context, pid int) bool {
 	return f.awaitsEnd.Load()
 }
 
-// newCgroup is the cgroup of a container that starts, while the session watches it.
-type newCgroup struct {
+// startingCgroup is the cgroup of a container that starts, while the session watches it.
+type startingCgroup struct {
 	s           *session
 	dir         string          // the cgroup's directory
-	wake        chan struct{}   // receives a value after a write to the cgroup, and at the end of the awaited process
-	done        <-chan struct{} // is closed at the end of the watch; see ctr.startWatch
-	watchedDirs map[string]bool
-	allWatched  bool        // all directories of the cgroup are watched
-	awaitedPID  int         // the last process whose end watchProcessEnd awaited
-	awaitsEnd   atomic.Bool // a goroutine waits for the end of that process
+	wake        chan struct{}   // receives a value after a write to the cgroup, and at the end of process awaitedPID
+	done        <-chan struct{} // ctr.startWatch: closing the channel ends the watch
+	watchedDirs map[string]bool // the results of dirs, with true for those that are watched
+	allWatched  bool            // all results of dirs are watched
+	awaitedPID  int             // the last process whose end watchProcessEnd awaited
+	awaitsEnd   atomic.Bool     // a goroutine waits for the end of process awaitedPID
 }
 
 // dirs returns the directories to watch for writes by the runtime. In version 1 each controller has its own
 // directory, and the runtime creates them one after another.
-func (f *newCgroup) dirs() []string {
+func (f *startingCgroup) dirs() []string {
 	if f.s.a.o.Tree.Version == cgroup.V2 {
 		return []string{f.dir}
 	}
 	return []string{path.Join("cpuset", f.dir), path.Join("cpu", f.dir), path.Join("memory", f.dir)}
 }
 
-// watchDirs watches the existing directories that are not watched yet.
-func (f *newCgroup) watchDirs() {
+// watchDirs watches those directories of the cgroup that exist and are not watched yet.
+func (f *startingCgroup) watchDirs() {
 	f.allWatched = true
 	for _, dir := range f.dirs() {
 		f.watchedDirs[dir] = f.watchedDirs[dir] || f.s.startWatcher.watch(dir, f.wake)
@@ -138,14 +139,14 @@ func (f *newCgroup) watchDirs() {
 	}
 }
 
-func (f *newCgroup) close() {
+func (f *startingCgroup) close() {
 	for dir := range f.watchedDirs {
 		f.s.startWatcher.unwatch(dir)
 	}
 }
 
 // awaitQuiet waits until no program has written to the cgroup for quietTime, at most for maxQuietWait.
-func (f *newCgroup) awaitQuiet() {
+func (f *startingCgroup) awaitQuiet() {
 	most := time.NewTimer(maxQuietWait)
 	defer most.Stop()
 	still := time.NewTimer(quietTime)
@@ -167,17 +168,17 @@ func (f *newCgroup) awaitQuiet() {
 	}
 }
 
-// startWatcher watches the files of cgroups while runtimes set them up.
+// startWatcher watches the files of new cgroups while OCI runtimes set the cgroups up.
 type startWatcher struct {
 	tree    *cgroup.Tree
-	proc    string
+	proc    string // the directory where procfs is mounted
 	watcher cgroup.Watcher
 
-	wakeChans sync.Map // by directory: the channel to send on when a file in it is written
+	wakeChans sync.Map // by directory: the channel to send on when a file in the directory is written
 }
 
-// watch watches a directory. Each write to a file in it sends a value on wake. It returns false if the directory cannot
-// be watched.
+// watch watches a directory. Each write to one of its watchedFiles then sends a value on wake. watch returns false if
+// the directory cannot be watched.
 func (s *startWatcher) watch(dir string, wake chan struct{}) bool {
 	s.wakeChans.Store(dir, wake)
 	return s.watcher.Add(dir) == nil
@@ -188,7 +189,8 @@ func (s *startWatcher) unwatch(dir string) {
 	s.watcher.Remove(dir)
 }
 
-// wakeWatcher wakes the watch of a container's start after a write to a file.
+// wakeWatcher handles a write to a file. If the file is one of watchedFiles, wakeWatcher sends a value on the channel
+// of the file's directory, so that the goroutine that watches the container's start continues.
 func (s *startWatcher) wakeWatcher(file string) {
 	wake, _ := s.wakeChans.Load(path.Dir(file))
 	if to, waits := wake.(chan struct{}); waits && watchedFiles[path.Base(file)] {
@@ -196,8 +198,8 @@ func (s *startWatcher) wakeWatcher(file string) {
 	}
 }
 
-// watchedFiles are the names of the files whose writes by the runtime wake the watch of a start: cgroup.procs, and
-// the files that have settings.
+// watchedFiles are the names of the cgroup files that are watched during a container's start: cgroup.procs, and the
+// files that have settings.
 var watchedFiles = settingFiles()
 
 func settingFiles() map[string]bool {
@@ -234,8 +236,8 @@ func (s *session) cgroupRemovedAt(dir string) {
 	}
 }
 
-// pollSandboxEnd polls a pod whose sandbox has lost its cgroup. Runtimes note the end a moment later. If these
-// polls do not see the end, the next list shows it.
+// pollSandboxEnd checks a pod repeatedly after the cgroup of its sandbox was removed. Runtimes report the sandbox's end
+// a moment later. If these checks do not find the end, the next list shows it.
 func (s *session) pollSandboxEnd(id string) {
 	for n := 0; n < maxExitPolls && sleep.For(s.ctx, 10*time.Millisecond<<n) && s.index.isPod(id); n++ {
 		s.hintPod(id)
@@ -243,14 +245,14 @@ func (s *session) pollSandboxEnd(id string) {
 }
 
 const (
-	// maxResolving is how many cgroups the index stores while they are resolved.
+	// maxResolving is how many cgroups the index stores while the session searches their containers.
 	maxResolving = 1024
 	// maxResolveTime is how long the runtime may take to list the container of a new cgroup.
 	maxResolveTime = 15 * time.Second
 )
 
-// resolve asks the runtime which container a cgroup belongs to. The runtime creates the cgroup before it lists the
-// container, so resolve asks repeatedly.
+// resolve asks the runtime which container or sandbox a cgroup belongs to. The runtime creates the cgroup before it
+// lists the container, so resolve asks repeatedly. The id is the one in the cgroup's name.
 func (s *session) resolve(id, dir string) {
 	defer s.index.endResolving(id)
 	for delay, waited := 5*time.Millisecond, time.Duration(0); waited < maxResolveTime; delay = min(2*delay, time.Second) {
@@ -265,8 +267,8 @@ func (s *session) resolve(id, dir string) {
 	s.a.o.Log.Info("the runtime lists no container for a cgroup with a container's name; the agent does not change that cgroup", logkey.File, dir)
 }
 
-// findPod finds the pod of a container id or sandbox id, and adds a hint to the pod. It reports whether the runtime
-// lists the id.
+// findPod finds the pod of a container id or sandbox id, and makes the pod's worker check the container or sandbox. It
+// reports whether the runtime lists the id.
 func (s *session) findPod(id string) (bool, error) {
 	c, err := s.c.ListedContainer(s.ctx, id)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // synchronise reports all pods and containers that exist. It watches the cgroup tree before it requests the lists, so
-// that it misses no container that is created in between.
+// that it also finds the containers that are created after the lists.
 func (s *session) synchronise() error {
 	found := s.dirs.scan()
 	s.logUnwatched()
@@ -32,8 +32,9 @@ func (s *session) synchronise() error {
 	for _, l := range ctrs {
 		c, dir := newCtr(l, found[l.ID]), found[l.ID]
 		if c.hasEnded() || !c.running && dir != "" && !s.startWatcher.setupDone(dir) {
-			// The container has ended, or the OCI runtime may still set up its cgroup, so that no other program may
-			// write to it yet. In the second case, the call of cgroupsCreated below handles the cgroup.
+			// Do not report a container that has ended. Do not report a container whose cgroup the OCI runtime may
+			// still set up, because the agent may not write to such a cgroup. The call of cgroupsCreated below handles
+			// this cgroup.
 			continue
 		}
 		c.startReported = c.running
@@ -58,11 +59,12 @@ func (s *session) synchronise() error {
 			s.cgroupsCreated(s.dirs.watchListedPod(dir))
 		}
 	}
-	s.cgroupsCreated(found) // the lists lack the pods that the runtime creates at this moment
+	s.cgroupsCreated(found) // the lists lack the pods and containers that the runtime was creating
 	return nil
 }
 
-// relist compares the runtime's lists with what this session has reported, and gives hints about the differences.
+// relist compares the runtime's lists with the index. It makes the pods' workers check the pods and containers that
+// differ.
 func (s *session) relist() {
 	pods, ctrs, err := s.c.List(s.ctx)
 	if err != nil {

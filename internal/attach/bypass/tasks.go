@@ -11,7 +11,7 @@ import (
 // tasks runs the goroutines of one connection.
 type tasks struct {
 	ctx  context.Context         // ends with the connection
-	fail context.CancelCauseFunc // ends the connection for a reason
+	fail context.CancelCauseFunc // ends the connection and ctx, with an error as the cause
 
 	mu   sync.Mutex     // keeps run from starting a goroutine while stop waits
 	work sync.WaitGroup // counts the running goroutines
@@ -23,7 +23,7 @@ func newTasks(ctx context.Context) *tasks {
 	return t
 }
 
-// run runs f on a goroutine that ends with the connection.
+// run runs f on a new goroutine, unless the connection has ended. f must return soon after the end of ctx.
 func (t *tasks) run(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,7 +32,7 @@ func (t *tasks) run(f func()) {
 	}
 }
 
-// runAfter runs f after the duration d, unless the connection has ended.
+// runAfter runs f on a new goroutine after the duration d, unless the connection ends before.
 func (t *tasks) runAfter(d time.Duration, f func()) {
 	t.run(func() {
 		if sleep.For(t.ctx, d) {
@@ -41,12 +41,12 @@ func (t *tasks) runAfter(d time.Duration, f func()) {
 	})
 }
 
-// stop ends all goroutines and waits for them. The function closing must end the goroutines that block on the
-// connection.
-func (t *tasks) stop(closing func()) {
+// stop ends ctx and waits until all goroutines have ended. closeConn closes the connection, so that the calls that wait
+// for the runtime return.
+func (t *tasks) stop(closeConn func()) {
 	t.mu.Lock()
 	t.fail(nil)
 	t.mu.Unlock()
-	closing()
+	closeConn()
 	t.work.Wait()
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // splitRetries splits the checks that failed. again are the checks to try again, and tries is the highest number of
-// failed tries among them. givenUp are the checks that have failed too often.
+// failed attempts of a check in again. givenUp are the checks that have failed more than maxAttempts times.
 func (p *pod) splitRetries(unfinished pendingChecks) (again, givenUp pendingChecks, tries int) {
-	count := func(id string) bool {
+	mayRetry := func(id string) bool { // counts the failed attempt
 		if p.failedAttempts == nil {
 			p.failedAttempts = map[string]int{}
 		}
@@ -23,7 +23,7 @@ func (p *pod) splitRetries(unfinished pendingChecks) (again, givenUp pendingChec
 		return true
 	}
 	if unfinished.sandbox || p.lastReported == nil {
-		if count("") {
+		if mayRetry("") {
 			again.sandbox = true
 		} else {
 			givenUp.sandbox = true
@@ -31,7 +31,7 @@ func (p *pod) splitRetries(unfinished pendingChecks) (again, givenUp pendingChec
 	}
 	for _, id := range unfinished.order {
 		into := &givenUp
-		if p.lastReported == nil && again.sandbox || p.lastReported != nil && count(id) {
+		if p.lastReported == nil && again.sandbox || p.lastReported != nil && mayRetry(id) {
 			into = &again
 		}
 		into.add(id, unfinished.ctrs[id])
@@ -39,9 +39,9 @@ func (p *pod) splitRetries(unfinished pendingChecks) (again, givenUp pendingChec
 	return again, givenUp, tries
 }
 
-// reportFromLists reports a pod and containers from their list entries after the runtime repeatedly could not describe
-// them. Their containers run, and the agent must keep these off the CPUs that other containers own. The session goes on
-// polling the containers that it had reported before.
+// reportFromLists reports a pod and containers with the fields of the runtime's lists, after the runtime repeatedly
+// could not describe them. The containers run, so the agent must keep them off the CPUs that other containers own.
+// Containers that the session has already reported need no new report: the session continues to poll them.
 func (s *session) reportFromLists(p *pod, givenUp pendingChecks, why error) {
 	if p.lastReported == nil {
 		now, err := s.c.PodFromList(s.ctx, p.id, why)
@@ -90,7 +90,7 @@ func (s *session) rereadPod(p *pod) error {
 func (s *session) rereadContainer(p *pod, c *ctr) error {
 	now, err := s.c.Container(s.ctx, c.id, p.id)
 	if criclient.NotFound(err) {
-		return nil // checkStatus reports its end
+		return nil // checkStatus reports the container's end
 	}
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *session) rereadContainer(p *pod, c *ctr) error {
 	c.running = c.running || n.running
 	s.addToIndex(p, c)
 	if !c.running {
-		return nil // the event of its start reports the new description
+		return nil // the event of the container's start will report the new description
 	}
 	c.reporting.Lock()
 	defer c.reporting.Unlock()

@@ -1,5 +1,5 @@
-// Package carry has functions that put decided values into messages to runtimes. It works with any type of message: the
-// caller passes a function that sets the field.
+// Package carry has functions that put the agent's values into messages to runtimes. The functions work with any type
+// of message: the caller passes a function that sets the message's field.
 package carry
 
 import (
@@ -8,11 +8,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// NumberSetter returns a function that sets a number. The function returns false for a number below least, and for 0,
-// which means unset.
-func NumberSetter[M any](least int64, set func(m *M, n int64)) func(*M, lifecycle.Value) bool {
+// NumberSetter returns a function that calls set with the number of a value, and returns true. If the number is 0,
+// which means unset, or less than minimum, the returned function does not call set, and returns false.
+func NumberSetter[M any](minimum int64, set func(m *M, n int64)) func(*M, lifecycle.Value) bool {
 	return func(m *M, v lifecycle.Value) bool {
-		if v.Int == 0 || v.Int < least {
+		if v.Int == 0 || v.Int < minimum {
 			return false
 		}
 		set(m, v.Int)
@@ -20,8 +20,8 @@ func NumberSetter[M any](least int64, set func(m *M, n int64)) func(*M, lifecycl
 	}
 }
 
-// TextSetter returns a function that sets a string. The function returns false for an empty string, because that means
-// unset, or would clear the field.
+// TextSetter returns a function that calls set with the text of a value, and returns true. If the text is empty, the
+// returned function does not call set, and returns false: runtimes treat an empty string as unset, or clear the field.
 func TextSetter[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bool {
 	return func(m *M, v lifecycle.Value) bool {
 		if v.Text != "" {
@@ -31,7 +31,8 @@ func TextSetter[M any](set func(m *M, text string)) func(*M, lifecycle.Value) bo
 	}
 }
 
-// SetPair puts a value into m under its key. It returns false for a value without a key.
+// SetPair stores v.Text in the map m under the key v.Key, and returns true. If v has no key, SetPair does nothing and
+// returns false.
 func SetPair(m *map[string]string, v lifecycle.Value) bool {
 	if v.Key != "" {
 		*m = MergePairs(*m, map[string]string{v.Key: v.Text})
@@ -39,7 +40,8 @@ func SetPair(m *map[string]string, v lifecycle.Value) bool {
 	return v.Key != ""
 }
 
-// MergePairs merges pairs into m, which may be nil.
+// MergePairs copies the entries of more into the map m, and returns the map. If m is nil and more is not empty,
+// MergePairs makes a new map.
 func MergePairs(m, more map[string]string) map[string]string {
 	if m == nil && len(more) > 0 {
 		m = make(map[string]string, len(more))

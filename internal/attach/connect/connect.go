@@ -1,5 +1,5 @@
-// Package connect has what every attachment needs for its connection: a state for Status, growing pauses between
-// attempts, and calls that recover from a panic. It does not depend on a protocol.
+// Package connect has what every attachment needs for its connection to the runtime: a state for the status, growing
+// pauses between attempts to connect, and calls that recover from a panic. The package does not depend on a protocol.
 package connect
 
 import (
@@ -19,7 +19,7 @@ import (
 // States that every attachment has.
 const (
 	StateIdle         = "not running"
-	StateStandby      = "standby" // another agent decides
+	StateStandby      = "standby" // another agent decides, and this agent waits
 	StateLost         = "connection lost"
 	StateSynchronised = "synchronised" // the agent knows the running containers
 )
@@ -27,8 +27,8 @@ const (
 // DefaultAdmitInterval is the pause between two calls of Admit, unless Attempts.AdmitInterval is set.
 const DefaultAdmitInterval = 200 * time.Millisecond
 
-// minPause is the shortest pause between two attempts: a runtime binds its new socket a moment before it listens on
-// it.
+// minPause is the pause between a value on Attempts.Wake and the next attempt. The attempt must not be earlier, because a
+// runtime binds a new socket a moment before it listens on the socket.
 const minPause = 20 * time.Millisecond
 
 // State is the state of an attachment; StateIdle at first.
@@ -38,26 +38,26 @@ type State struct {
 	err  error  // the last error since the attachment last worked
 }
 
-// Enter moves to the state with the name now. A new error replaces the last one. StateSynchronised clears the error,
-// and all other states keep it for Status. Enter returns the error that it kept. If the state has changed, it logs the
-// message what.
-func (s *State) Enter(log *slog.Logger, what, now string, err error) error {
+// Enter changes the state to the one with this name, and logs the message if the state has changed. If err is not nil,
+// it replaces the stored error. StateSynchronised clears the stored error, and other states keep it for the status.
+// Enter returns the error that is stored now.
+func (s *State) Enter(log *slog.Logger, message, name string, err error) error {
 	s.mu.Lock()
-	changed := cmp.Or(s.name, StateIdle) != now
-	s.name = now
-	if err != nil || now == StateSynchronised {
+	changed := cmp.Or(s.name, StateIdle) != name
+	s.name = name
+	if err != nil || name == StateSynchronised {
 		s.err = err
 	}
-	left := s.err
+	stored := s.err
 	s.mu.Unlock()
 	if changed {
-		log.Debug(what, logkey.State, now, logkey.Err, err)
+		log.Debug(message, logkey.State, name, logkey.Err, err)
 	}
-	return left
+	return stored
 }
 
-// Get returns the state, and the last error since the attachment last worked.
-func (s *State) Get() (now string, err error) {
+// Get returns the name of the state, and the last error since the attachment last worked.
+func (s *State) Get() (name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return cmp.Or(s.name, StateIdle), s.err
@@ -67,21 +67,21 @@ func (s *State) Get() (now string, err error) {
 // connection that worked, the pause starts at Min again.
 type Backoff struct{ Min, Max time.Duration }
 
-// WithDefaults returns b with the missing bounds from other. A bound that is 0 is missing.
-func (b Backoff) WithDefaults(other Backoff) Backoff {
+// WithDefaults returns b, and replaces a bound that is 0 by that of defaults.
+func (b Backoff) WithDefaults(defaults Backoff) Backoff {
 	if b.Min <= 0 {
-		b.Min = other.Min
+		b.Min = defaults.Min
 	}
 	if b.Max <= 0 {
-		b.Max = other.Max
+		b.Max = defaults.Max
 	}
 	return Backoff{b.Min, max(b.Max, b.Min)}
 }
 
-// Attempts makes one connection after another.
+// Attempts makes one connection to the runtime after another.
 type Attempts struct {
 	Backoff
-	// Enter moves to a state; err may be nil.
+	// Run calls Enter when the attachment's state changes. err is the error that caused the change.
 	Enter func(state string, err error)
 	// WhyAbsent returns why Run cannot make an attempt yet, or nil if the runtime's socket exists. If the function is
 	// nil, Run does not wait for the socket.
@@ -91,20 +91,21 @@ type Attempts struct {
 	// agent may always decide.
 	Admit         func() error
 	AdmitInterval time.Duration
-	// Attempt makes one connection and serves it until it is lost. worked reports whether the agent learned the running
-	// containers over this connection. The error is never nil.
+	// Attempt makes one connection and serves it until the connection is lost. worked reports whether the agent learned
+	// the running containers over this connection. The error is never nil.
 	Attempt func(ctx context.Context) (worked bool, err error)
-	// Run calls OnFailure with an attempt's error if the attempt worked, or if the error differs from the previous one.
+	// Run calls OnFailure with an attempt's error if worked was true, or if the error differs from the previous one.
 	OnFailure func(err error)
-	// A value on Wake ends a pause, because the runtime's socket may exist again. A nil channel never ends a pause.
+	// A value on Wake ends a pause between attempts, because the runtime's socket may exist again. A nil channel never
+	// ends a pause.
 	Wake <-chan struct{}
 }
 
 // Run makes attempts until ctx ends.
 func (a Attempts) Run(ctx context.Context) {
-	delay, last := a.Min, ""
+	delay, lastError := a.Min, ""
 	for ctx.Err() == nil {
-		if wait := a.wait(); wait > 0 {
+		if wait := a.timeToNextCheck(); wait > 0 {
 			a.pause(ctx, wait)
 			delay = a.Min
 			continue
@@ -114,10 +115,10 @@ func (a Attempts) Run(ctx context.Context) {
 			return
 		}
 		a.Enter(StateLost, err)
-		if worked || err.Error() != last { // once per error, not at every attempt
+		if worked || err.Error() != lastError { // once per error, not at every attempt
 			a.OnFailure(err)
 		}
-		last = err.Error()
+		lastError = err.Error()
 		if worked {
 			delay = a.Min
 		}
@@ -130,8 +131,8 @@ func (a Attempts) Run(ctx context.Context) {
 	}
 }
 
-// wait returns how long to wait before an attempt; 0 means no wait.
-func (a Attempts) wait() time.Duration {
+// timeToNextCheck returns the time until Run should check again whether it may make an attempt; 0 if it may make one now.
+func (a Attempts) timeToNextCheck() time.Duration {
 	if a.WhyAbsent != nil && a.WhyAbsent() != nil {
 		return a.Max
 	}
@@ -146,17 +147,17 @@ func (a Attempts) wait() time.Duration {
 	return cmp.Or(a.AdmitInterval, DefaultAdmitInterval)
 }
 
-// pause waits, and reports whether Wake ended the pause.
+// pause waits for d, or until a value on Wake. It reports whether Wake ended the pause.
 func (a Attempts) pause(ctx context.Context, d time.Duration) bool {
 	return sleep.UntilWoken(ctx, d, a.Wake) && sleep.For(ctx, minPause)
 }
 
-// RecoverPanic runs f. If f panics, it logs the panic, and the agent continues. It reports whether f returned
-// normally.
-func RecoverPanic(log *slog.Logger, what string, f func()) (ok bool) {
+// RecoverPanic runs f. If f panics, RecoverPanic logs the panic with workName, and the agent continues. ok reports
+// whether f returned normally.
+func RecoverPanic(log *slog.Logger, workName string, f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			log.Error("the agent recovered from a panic", logkey.In, what, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
+			log.Error("the agent recovered from a panic", logkey.In, workName, logkey.Panic, fmt.Sprint(r), logkey.Stack, string(debug.Stack()))
 		}
 	}()
 	f()

@@ -34,38 +34,39 @@ type Options struct {
 	// Images is the socket of a separate image service, which the attachment relays on the path that ImageSocket
 	// returns. If Images is empty, the runtime's socket also serves images.
 	Images string
-	// Listeners are sockets that are already open: first the socket to relay to the runtime, then the socket to relay to
-	// the image service. If there are any, the attachment does not open Socket.
+	// Listeners are sockets that are already open. The first is for the runtime, and the second for the image service.
+	// If there are any, the attachment does not open Socket.
 	Listeners []net.Listener
 	Handler   conductor.Handler
 	Log       *slog.Logger
-	// FailClosed (failurePolicy.agent: Fail) means that the attachment refuses CreateContainer while the agent does not
-	// know the running containers, and if the agent panics while it decides. The attachment then also refuses
-	// StartContainer if the agent could not write the decision for trimtab-oci.
+	// If FailClosed is set (failurePolicy.agent: Fail), the attachment refuses CreateContainer while the agent does not
+	// know the running containers, and when the agent panics during a decision. It also refuses StartContainer if the
+	// agent could not write the decision for trimtab-oci.
 	FailClosed bool
 	// Hooks, if not nil, makes the attachment the hook server of a runtime proxy. The attachment then does not serve
 	// Socket.
 	Hooks *HookService
 	// UnchangedCalls are the calls whose answers the attachment does not change.
 	UnchangedCalls []runtimes.Call
-	// ListInterval is the pause between two comparisons of the runtime's lists with what the calls reported. Containers
-	// also end by themselves, and the agent must know that within a second. The attachment does not use containerd's
-	// event stream: containerd 1.7 sends each event to one listener only, so the kubelet would miss events. Default:
-	// 800 ms.
+	// ListInterval is the pause between two comparisons of the runtime's lists with the store. No call reports a
+	// container that ends by itself, and the agent must learn of this end within a second. The attachment does not use
+	// containerd's event stream: containerd 1.7 sends each event to one listener only, so the kubelet would miss
+	// events. Default: 800 ms.
 	ListInterval time.Duration
-	// RuntimeTimeout is how long to wait for the runtime before the socket opens. Default: 5 s.
+	// RuntimeTimeout is how long Run waits for the runtime's first answer before it opens the socket. Default: 5 s.
 	RuntimeTimeout time.Duration
 	// Run calls Admit before the agent decides anything. While Admit returns an error, every call is forwarded
 	// unchanged, even if FailClosed is set. If Admit is nil, the agent may always decide.
 	Admit func() error
-	Dial  socket.Dialer // to the runtime
+	Dial  socket.Dialer // connects to the runtime
 	// FreeMemory returns memory to the operating system. The attachment calls it after it has read the verbose statuses
 	// of all containers. It may be nil.
 	FreeMemory func()
 	// DecisionsDir is the directory in which the OCI runtime wrapper trimtab-oci finds what to change in new containers.
 	// If it is empty, the node does not use the wrapper.
 	DecisionsDir string
-	// NRIHost receives callers' connections before the relay does; nil if there is none.
+	// NRIHost serves the connections of the callers, and forwards their calls to the relay. If NRIHost is nil, the
+	// relay serves these connections itself.
 	NRIHost NRIHost
 }
 
@@ -75,7 +76,7 @@ type Attachment struct {
 	*sharedState
 
 	o     Options
-	calls *calls
+	calls *callHandler
 	front *frontend
 }
 
@@ -84,7 +85,7 @@ var (
 	_ conductor.Runtime = (*Attachment)(nil)
 )
 
-// New returns an Attachment that does nothing until Run.
+// New returns an Attachment that does nothing until Run is called.
 func New(o Options) *Attachment {
 	o.ListInterval, o.RuntimeTimeout = cmp.Or(max(o.ListInterval, 0), 800*time.Millisecond), cmp.Or(max(o.RuntimeTimeout, 0), 5*time.Second)
 	if o.Admit == nil {
@@ -95,12 +96,12 @@ func New(o Options) *Attachment {
 	}
 	p := &sharedState{log: o.Log, link: newLink(o.Log, o.Hooks != nil, o.DecisionsDir != "", o.Admit), store: newStore(), retries: newRetries(), wrapper: wrapper{o.DecisionsDir, o.Log}}
 	p.queues = newCallQueues(o.Log, &p.store.serial)
-	p.paths = &paths{sharedState: p, forms: map[string]pathForm{}}
-	p.lists = &lists{sharedState: p, unannounced: newUnannouncedObjects(time.Now), freeMemory: o.FreeMemory}
+	p.paths = &pathLearner{sharedState: p, forms: map[string]pathForm{}}
+	p.lists = &listSynchroniser{sharedState: p, unannounced: newUnannouncedObjects(time.Now), freeMemory: o.FreeMemory}
 	if o.Hooks != nil {
-		p.hookService = &hookService{sharedState: p, creating: map[attemptKey]*lifecycle.Container{}, sandboxIDs: map[string]string{}}
+		p.hookService = &hookService{sharedState: p, creating: map[creatingKey]*lifecycle.Container{}, sandboxIDs: map[string]string{}}
 	}
-	a := &Attachment{sharedState: p, o: o, calls: &calls{sharedState: p, failClosed: o.FailClosed}}
+	a := &Attachment{sharedState: p, o: o, calls: &callHandler{sharedState: p, failClosed: o.FailClosed}}
 	p.events = &events{sharedState: p, handler: o.Handler, carrier: a}
 	a.front = &frontend{log: o.Log, dial: o.Dial, queues: p.queues, handlingFor: a.calls.handlingFor, conns: map[*relay.Conn]struct{}{}}
 	return a
@@ -109,8 +110,9 @@ func New(o Options) *Attachment {
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return attachmentName(a.o.Hooks != nil) }
 
-// Capabilities are what answers and calls to the connected runtime can change. They have no values of pods, because the
-// CRI carries none.
+// Capabilities returns the fields that the attachment can change in the connected runtime, with answers to held calls
+// and with calls of its own. They are fields of containers only, because the CRI cannot transport decided values of a
+// pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	can := a.link.lastRuntime.Load().capabilities
 	can.UnchangedCalls = a.o.UnchangedCalls
@@ -120,14 +122,15 @@ func (a *Attachment) Capabilities() conductor.Capabilities {
 // About names the runtime and its version. It is empty until the runtime has answered once.
 func (a *Attachment) About() string { return a.Capabilities().About }
 
-// Status returns the state of the attachment, the runtime, and the last error since the attachment last worked.
+// Status returns the state of the attachment, and the name and version of the runtime. err is the last error, or nil if
+// the attachment has worked after this error.
 func (a *Attachment) Status() (state, runtime string, err error) {
 	state, err = a.link.state.Get()
 	return state, a.About(), err
 }
 
-// Update writes values to the runtime's copies of containers, with one call for each container. It returns the ids of
-// the containers whose update the runtime refused, or which the runtime does not know.
+// Update changes the resources that the runtime stores for containers, with one call for each container. It returns the
+// ids of the containers whose update the runtime refused, or that the runtime does not know.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	if !a.link.runtimeAnswers.Load() {
 		return nil, ErrDetached
@@ -140,7 +143,7 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 		case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 			return failed, err
 		default:
-			a.log.Debug("the runtime refused an update", logkey.Container, w.Container, logkey.Err, err)
+			a.log.Debug("the runtime refused to update the resources that it stores for a container", logkey.Container, w.Container, logkey.Err, err)
 			failed = append(failed, w.Container)
 		}
 	}
@@ -222,7 +225,7 @@ func (a *Attachment) watchRuntime(ctx context.Context) {
 }
 
 // notifyConnected enters the state that follows from err, the result of the last request to the runtime. It notifies
-// the handler if the runtime has connected or disconnected. live means that the runtime answered before.
+// the handler if the runtime has connected or disconnected. live means that the runtime answered the request before.
 func (a *Attachment) notifyConnected(live bool, err error) {
 	a.link.runtimeAnswers.Store(err == nil)
 	switch {
@@ -239,7 +242,7 @@ func (a *Attachment) notifyConnected(live bool, err error) {
 		}
 	default:
 		if a.link.isNewError(err) {
-			a.log.Warn("the agent does not know the running containers yet, so it decides about no call", logkey.Err, err)
+			a.log.Warn("the agent does not know the running containers yet, so it makes no decisions", logkey.Err, err)
 		}
 		state := StatePassing
 		if a.link.standby.Load() {

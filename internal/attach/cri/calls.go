@@ -17,34 +17,35 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// criServices are the gRPC services whose calls the attachment holds. v1alpha2 (Kubernetes before 1.26) has the same
-// fields with the same numbers as v1.
+// criServices are the gRPC services with calls that the relay holds for a decision. v1alpha2 (Kubernetes before 1.26)
+// has the same fields with the same numbers as v1, so the types of v1 can decode both.
 var criServices = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
 
-// calls decides about the calls that the relay holds.
-type calls struct {
+// callHandler decides about the calls that the relay holds.
+type callHandler struct {
 	*sharedState
 
-	failClosed bool // Options.FailClosed
+	failClosed bool // refuse to create or start a container without a decision
 }
 
 // handledCall says how a held call is handled.
 type handledCall struct {
-	hook func(c *calls, ctx context.Context, msg []byte) relay.Verdict
-	// ends means that the call ends a pod or container. The agent decides nothing for it, and handles the event
-	// after the runtime's answer.
+	// hook returns the verdict about the call. msg is the encoded request.
+	hook func(c *callHandler, ctx context.Context, msg []byte) relay.Verdict
+	// ends means that the call ends a pod or container. The agent decides nothing for such a call. The handler gets the
+	// event after the runtime has confirmed the call.
 	ends bool
 }
 
-// handledCalls are the calls that are decoded. All other calls are forwarded unchanged.
+// handledCalls has the calls that the attachment decodes, by method. The relay forwards all other calls unchanged.
 var handledCalls = map[string]handledCall{
-	"RunPodSandbox":             {hook: decode((*calls).runPod)},
-	"UpdatePodSandboxResources": {hook: decode((*calls).updatePod)},
+	"RunPodSandbox":             {hook: decode((*callHandler).runPod)},
+	"UpdatePodSandboxResources": {hook: decode((*callHandler).updatePod)},
 	"StopPodSandbox":            {ends: true, hook: decode(endPod[*cri.StopPodSandboxRequest](lifecycle.StopPodSandbox))},
 	"RemovePodSandbox":          {ends: true, hook: decode(endPod[*cri.RemovePodSandboxRequest](lifecycle.RemovePodSandbox))},
-	"CreateContainer":           {hook: (*calls).createContainer},
-	"StartContainer":            {hook: decode((*calls).startContainer)},
-	"UpdateContainerResources":  {hook: decode((*calls).updateContainer)},
+	"CreateContainer":           {hook: (*callHandler).createContainer},
+	"StartContainer":            {hook: decode((*callHandler).startContainer)},
+	"UpdateContainerResources":  {hook: decode((*callHandler).updateContainer)},
 	"StopContainer":             {ends: true, hook: decode(endContainer[*cri.StopContainerRequest](lifecycle.StopContainer))},
 	"RemoveContainer":           {ends: true, hook: decode(endContainer[*cri.RemoveContainerRequest](lifecycle.RemoveContainer))},
 }
@@ -54,8 +55,8 @@ var handledCalls = map[string]handledCall{
 func decode[M any, P interface {
 	*M
 	proto.Message
-}](call func(c *calls, ctx context.Context, req P) relay.Verdict) func(*calls, context.Context, []byte) relay.Verdict {
-	return func(c *calls, ctx context.Context, msg []byte) relay.Verdict {
+}](call func(c *callHandler, ctx context.Context, req P) relay.Verdict) func(*callHandler, context.Context, []byte) relay.Verdict {
+	return func(c *callHandler, ctx context.Context, msg []byte) relay.Verdict {
 		req := P(new(M))
 		if proto.Unmarshal(msg, req) != nil {
 			return relay.Verdict{}
@@ -66,7 +67,7 @@ func decode[M any, P interface {
 
 // handlingFor decides whether the relay holds a call for a decision. Until the agent knows the running containers, the
 // relay holds no call. But if FailClosed is set and this agent is not on standby, handlingFor refuses CreateContainer.
-func (c *calls) handlingFor(path string) relay.Handling {
+func (c *callHandler) handlingFor(path string) relay.Handling {
 	for _, service := range criServices {
 		method, ours := strings.CutPrefix(path, service)
 		if !ours {
@@ -83,7 +84,7 @@ func (c *calls) handlingFor(path string) relay.Handling {
 			}}
 		case c.failClosed && !c.link.standby.Load() && method == "CreateContainer":
 			return relay.Handling{RunsInline: true, Hook: func(context.Context, []byte) relay.Verdict {
-				return refuse(codes.Unavailable, "trimtab: the agent does not know the running containers yet; failurePolicy.agent is Fail, so no container starts without a decision. Try again, or set it to Ignore")
+				return refuse(codes.Unavailable, "trimtab: the agent does not know the running containers yet; failurePolicy.agent is Fail, so no container starts without a decision. Try again, or set failurePolicy.agent to Ignore")
 			}}
 		}
 		return relay.Handling{}
@@ -96,9 +97,9 @@ func refuse(code codes.Code, text string) relay.Verdict {
 	return relay.Verdict{Refuse: &relay.Status{Code: code, Text: text}}
 }
 
-// decide returns the verdict for one call. If the agent panics, the call is forwarded unchanged. But if FailClosed is
-// set, decide then refuses CreateContainer.
-func (c *calls) decide(ctx context.Context, method string, call handledCall, msg []byte) (v relay.Verdict) {
+// decide returns the verdict for one call. If the agent panics, the relay forwards the call unchanged. But if the call
+// is CreateContainer and FailClosed is set, decide refuses the call.
+func (c *callHandler) decide(ctx context.Context, method string, call handledCall, msg []byte) (v relay.Verdict) {
 	if !connect.RecoverPanic(c.log, method, func() { v = call.hook(c, ctx, msg) }) {
 		v = relay.Verdict{}
 		if c.failClosed && method == "CreateContainer" {
@@ -108,7 +109,7 @@ func (c *calls) decide(ctx context.Context, method string, call handledCall, msg
 	return v
 }
 
-// onConfirmed runs f after the runtime has confirmed a call.
+// onConfirmed returns a verdict that forwards the call unchanged, and runs f when the runtime has confirmed the call.
 func onConfirmed(f func()) relay.Verdict {
 	return relay.Verdict{OnOutcome: func(o relay.Outcome) {
 		if o.Answered && o.Code == codes.OK {
@@ -122,7 +123,9 @@ func decodeAnswer(o relay.Outcome, into proto.Message) bool {
 	return o.Answered && o.Code == codes.OK && proto.Unmarshal(o.Message, into) == nil
 }
 
-func (c *calls) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay.Verdict {
+// runPod handles RunPodSandbox. Hook servers may reject the pod, or add labels and annotations. The handler gets the
+// event when the runtime has created the sandbox.
+func (c *callHandler) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay.Verdict {
 	if req.Config == nil {
 		return relay.Verdict{}
 	}
@@ -146,7 +149,9 @@ func (c *calls) runPod(ctx context.Context, req *cri.RunPodSandboxRequest) relay
 	return v
 }
 
-func (c *calls) updatePod(ctx context.Context, req *cri.UpdatePodSandboxResourcesRequest) relay.Verdict {
+// updatePod handles UpdatePodSandboxResources. When the runtime has confirmed the call, it stores the new resources of
+// the pod and notifies the handler.
+func (c *callHandler) updatePod(ctx context.Context, req *cri.UpdatePodSandboxResourcesRequest) relay.Verdict {
 	c.queues.awaitQueue(ctx, req.PodSandboxId)
 	return onConfirmed(func() {
 		c.queues.enqueue(req.PodSandboxId, func(ctx context.Context) {
@@ -168,16 +173,16 @@ func (c *calls) updatePod(ctx context.Context, req *cri.UpdatePodSandboxResource
 	})
 }
 
-// endPod handles a call that ends a pod.
-func endPod[R interface{ GetPodSandboxId() string }](kind lifecycle.Kind) func(*calls, context.Context, R) relay.Verdict {
-	return func(c *calls, _ context.Context, req R) relay.Verdict {
+// endPod returns a function that handles a call that ends a pod.
+func endPod[R interface{ GetPodSandboxId() string }](kind lifecycle.Kind) func(*callHandler, context.Context, R) relay.Verdict {
+	return func(c *callHandler, _ context.Context, req R) relay.Verdict {
 		return onConfirmed(func() { c.events.endPod(req.GetPodSandboxId(), kind) })
 	}
 }
 
-// endContainer handles a call that ends a container.
-func endContainer[R interface{ GetContainerId() string }](kind lifecycle.Kind) func(*calls, context.Context, R) relay.Verdict {
-	return func(c *calls, _ context.Context, req R) relay.Verdict {
+// endContainer returns a function that handles a call that ends a container.
+func endContainer[R interface{ GetContainerId() string }](kind lifecycle.Kind) func(*callHandler, context.Context, R) relay.Verdict {
+	return func(c *callHandler, _ context.Context, req R) relay.Verdict {
 		k, p := c.store.container(req.GetContainerId())
 		if k == nil {
 			return relay.Verdict{}
@@ -186,9 +191,9 @@ func endContainer[R interface{ GetContainerId() string }](kind lifecycle.Kind) f
 	}
 }
 
-// podOf returns the pod of a container that is to be created. It makes the pod from the request if the agent does not
-// know the pod, because it forwarded RunPodSandbox without a decision, or if the runtime could not describe the pod.
-func (c *calls) podOf(ctx context.Context, req createRequest) *lifecycle.Pod {
+// podOf returns the pod of a container that is to be created. It takes the pod from the request in two cases: the relay
+// forwarded RunPodSandbox without a decision, so the store lacks the pod; or the runtime could not describe the pod.
+func (c *callHandler) podOf(ctx context.Context, req createRequest) *lifecycle.Pod {
 	c.queues.awaitQueue(ctx, req.podID)
 	known := c.store.pod(req.podID)
 	if known != nil && known.Undescribed == "" {
@@ -206,7 +211,8 @@ func (c *calls) podOf(ctx context.Context, req createRequest) *lifecycle.Pod {
 	return p
 }
 
-func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
+// createContainer handles CreateContainer. It puts the decided values into the request.
+func (c *callHandler) createContainer(ctx context.Context, msg []byte) relay.Verdict {
 	req, ok := parseCreateRequest(msg)
 	if !ok {
 		return relay.Verdict{}
@@ -227,11 +233,11 @@ func (c *calls) createContainer(ctx context.Context, msg []byte) relay.Verdict {
 	return v
 }
 
-// noteCreated notes the id that the runtime gave a container, and writes values for the OCI runtime wrapper. The
-// wrapper reads these values when the container starts; the start waits for this pod's queue. If the creation failed or
-// had no answer, noteCreated reports the container as removed. If the runtime did create the container, the next list
-// has it.
-func (c *calls) noteCreated(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Container, values []lifecycle.Value) {
+// noteCreated stores a created container with the id of the runtime, and writes values for the OCI runtime wrapper. The
+// wrapper reads these values when the container starts, and StartContainer waits for this pod's queue. If the creation
+// failed or had no answer, noteCreated reports the container as removed. If the runtime has created the container
+// nevertheless, the next comparison of lists adopts the container.
+func (c *callHandler) noteCreated(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Container, values []lifecycle.Value) {
 	resp := &cri.CreateContainerResponse{}
 	if !decodeAnswer(o, resp) || resp.ContainerId == "" {
 		c.events.queueAfterOthers(lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p, Container: decided})
@@ -249,12 +255,14 @@ func (c *calls) noteCreated(o relay.Outcome, p *lifecycle.Pod, decided *lifecycl
 			c.store.change(made.ID, func(k *ctr) { k.decisionErr = err })
 			delegation.Pending, delegation.Err = false, err.Error()
 		}
-		// Other containers may get CPUs of the new container before it starts, so the agent must know its cgroup first.
+		// Before the new container starts, the agent may give its CPUs to other containers. So the agent must already
+		// know the path of the new container's cgroup.
 		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.withCgroupsPath(ctx, made, p), Former: decided.ID, Delegated: delegation})
 	})
 }
 
-func (c *calls) startContainer(ctx context.Context, req *cri.StartContainerRequest) relay.Verdict {
+// startContainer handles StartContainer. The runtime gets the pending values of the container before the call.
+func (c *callHandler) startContainer(ctx context.Context, req *cri.StartContainerRequest) relay.Verdict {
 	k, p := c.lists.find(ctx, req.ContainerId)
 	if k == nil {
 		return relay.Verdict{}
@@ -282,14 +290,15 @@ func (c *calls) startContainer(ctx context.Context, req *cri.StartContainerReque
 	}}
 }
 
-// whyNoDecision returns why the agent could not write the decision about a container for the OCI runtime wrapper,
-// or nil.
-func (c *calls) whyNoDecision(id string) (why error) {
+// whyNoDecision returns the error that the agent got when it wrote the decision about a container for the OCI runtime
+// wrapper. It returns nil if there was no error.
+func (c *callHandler) whyNoDecision(id string) (why error) {
 	c.store.change(id, func(k *ctr) { why = k.decisionErr })
 	return why
 }
 
-func (c *calls) updateContainer(ctx context.Context, req *cri.UpdateContainerResourcesRequest) relay.Verdict {
+// updateContainer handles UpdateContainerResources. It puts the decided values into the request.
+func (c *callHandler) updateContainer(ctx context.Context, req *cri.UpdateContainerResourcesRequest) relay.Verdict {
 	k, p := c.lists.find(ctx, req.ContainerId)
 	if k == nil {
 		return relay.Verdict{}

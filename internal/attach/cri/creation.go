@@ -21,10 +21,10 @@ const (
 	sandboxConfigField protowire.Number = 3 // sandbox_config
 )
 
-// createRequest is a CreateContainerRequest. The kubelet waits while the agent decodes the request. The agent therefore
-// skips the part about the pod, which it usually knows already.
+// createRequest is a CreateContainerRequest. The kubelet waits while the agent decodes the request. To save time, the
+// agent does not decode the request's description of the pod, because the store usually has the pod.
 type createRequest struct {
-	msg       []byte
+	msg       []byte // the encoded request
 	podID     string
 	container *lifecycle.Container // without its id
 }
@@ -40,7 +40,7 @@ func parseCreateRequest(msg []byte) (c createRequest, ok bool) {
 			c.podID = string(b)
 		case n == configField && config == nil:
 			config = b
-		case n == configField: // protobuf merges a message that occurs twice
+		case n == configField: // protobuf merges a message field that occurs twice
 			config = append(config[:len(config):len(config)], b...)
 		}
 		return nil
@@ -64,18 +64,19 @@ func (c createRequest) describedPod() *lifecycle.Pod {
 	return criclient.PodOfConfig(p, c.podID, "")
 }
 
-// withValues puts values into a request. If all values only add to the request, it returns the bytes to append to the
-// original message as more, because protobuf merges a later occurrence of a field into an earlier one. Otherwise it
-// returns the whole message, encoded again. unsupported are the values that the CRI or the runtime cannot carry.
-func (c *calls) withValues(req createRequest, values []lifecycle.Value) (message, more []byte, unsupported []lifecycle.Value) {
+// withValues puts values into a request. If all values only add to the request, it returns bytes in appended. The relay
+// appends them to the original message, because protobuf merges a later occurrence of a field into an earlier one.
+// Otherwise withValues returns the whole changed message. unsupported are the values that the CRI or the runtime does
+// not support.
+func (c *callHandler) withValues(req createRequest, values []lifecycle.Value) (message, appended []byte, unsupported []lifecycle.Value) {
 	values, refused := c.link.splitSupported(runtimes.CreateCall, values)
 	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.container, v) }) {
 		added := &criContainer{}
 		unsupported = putInConfig(added, values)
 		if b := c.events.encode(added); len(b) > 0 {
-			more = protowire.AppendBytes(protowire.AppendTag(nil, configField, protowire.BytesType), b)
+			appended = protowire.AppendBytes(protowire.AppendTag(nil, configField, protowire.BytesType), b)
 		}
-		return nil, more, append(unsupported, refused...)
+		return nil, appended, append(unsupported, refused...)
 	}
 	whole := &cri.CreateContainerRequest{}
 	if proto.Unmarshal(req.msg, whole) != nil {
@@ -85,8 +86,8 @@ func (c *calls) withValues(req createRequest, values []lifecycle.Value) (message
 	return c.events.encode(whole), nil, append(unsupported, refused...)
 }
 
-// replaces reports whether a value changes an entry of a list, or sets a number to its zero value. Bytes that are
-// appended to a message can do neither.
+// replaces reports whether a value changes an existing entry of a list in the request, or sets a number to zero. Bytes
+// that are appended to a message can do neither.
 func replaces(c *lifecycle.Container, v lifecycle.Value) bool {
 	s := settingOf(v.Field)
 	return s != nil && s.replaces != nil && s.replaces(c, v)

@@ -15,7 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// sharedState is the state that held calls, hook calls and the comparison of lists use. Each part has its own lock.
+// sharedState has what three users have in common: the calls that the relay holds, the hook calls of a runtime proxy,
+// and the comparison of lists. Each field protects its own data against concurrent use.
 type sharedState struct {
 	log         *slog.Logger
 	client      *criclient.Client // set by Run
@@ -23,15 +24,16 @@ type sharedState struct {
 	store       *store
 	queues      *callQueues
 	retries     *retries
-	paths       *paths
+	paths       *pathLearner
 	events      *events
-	lists       *lists
+	lists       *listSynchroniser
 	hookService *hookService // nil unless the attachment serves a runtime proxy
 	wrapper     wrapper
 }
 
-// beforePodHandler is a handler that the attachment calls before the runtime creates a sandbox.
+// beforePodHandler is a handler that can decide about a pod before the runtime creates the sandbox.
 type beforePodHandler interface {
+	// BeforePod returns the labels and annotations that hook servers add to the pod. The error is a *conductor.Rejection.
 	BeforePod(ctx context.Context, from conductor.Carrier, pod *lifecycle.Pod) (lifecycle.HookServerAnswer, error)
 }
 
@@ -40,10 +42,10 @@ type events struct {
 	*sharedState
 
 	handler conductor.Handler
-	carrier conductor.Carrier
+	carrier conductor.Carrier // the attachment, as the source of the events
 }
 
-// beforePod asks hook servers what to change in a pod. The error is a rejection.
+// beforePod asks hook servers for changes of a pod before its sandbox exists. An error means that they reject the pod.
 func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.HookServerAnswer, error) {
 	if h, ok := e.handler.(beforePodHandler); ok {
 		return h.BeforePod(ctx, e.carrier, p)
@@ -51,22 +53,22 @@ func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.Hoo
 	return lifecycle.HookServerAnswer{}, nil
 }
 
-// handle passes an event to the handler. It returns only a rejection as an error. After another error the answer
-// changes nothing.
+// handle passes an event to the handler. The error is always a *conductor.Rejection. After any other error of the
+// handler, handle logs that error and returns an answer that changes nothing.
 func (e *events) handle(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error) {
 	ans, err := e.handler.Handle(ctx, e.carrier, ev)
 	if rejected, refused := errors.AsType[*conductor.Rejection](err); refused {
 		return ans, rejected
 	}
 	if err != nil {
-		e.log.Error("the agent could not decide an event; the answer changes nothing", logkey.Op, ans.Op, logkey.Event, ev.Kind.String(), logkey.Err, err)
+		e.log.Error("the agent could not decide about an event; the answer to the runtime changes nothing", logkey.Op, ans.Op, logkey.Event, ev.Kind.String(), logkey.Err, err)
 		return conductor.Answer{}, nil
 	}
 	e.updateOthers(ans.Others)
 	return ans, nil
 }
 
-// notify passes an event to the handler that no policy can refuse any more, because it has happened.
+// notify passes an event to the handler. The event has already happened, so no policy can refuse it any more.
 func (e *events) notify(ctx context.Context, ev lifecycle.Event) {
 	if _, err := e.handle(ctx, ev); err != nil {
 		e.log.Warn("a policy refused an event that has already happened", logkey.Event, ev.Kind.String(), logkey.Err, err)
@@ -78,8 +80,8 @@ func (e *events) queueAfterOthers(ev lifecycle.Event) {
 	e.queues.enqueue(ev.Pod.ID, func(ctx context.Context) { e.notify(ctx, ev) })
 }
 
-// endPod passes a pod's end to the handler, after all functions that are already queued for the pod. It then forgets a
-// removed pod.
+// endPod passes a pod's end to the handler, after all functions that are already queued for the pod. It then forgets
+// the pod and its containers, if the pod was removed.
 func (e *events) endPod(id string, kind lifecycle.Kind) {
 	e.queues.enqueue(id, func(ctx context.Context) {
 		p := e.store.pod(id)
@@ -129,7 +131,7 @@ func (e *events) updateOthers(all []conductor.Settings) {
 		if late {
 			e.queues.work.Go(func() {
 				if err := e.send(e.queues.ctx, s.Container, s.Values); err != nil {
-					e.log.Warn("the runtime refused an update of its copy of a container", append(e.logAttrs(s.Container), logkey.Err, err)...)
+					e.log.Warn("the runtime refused to update the resources that it stores for a container", append(e.logAttrs(s.Container), logkey.Err, err)...)
 				}
 			})
 		}
@@ -137,12 +139,12 @@ func (e *events) updateOthers(all []conductor.Settings) {
 }
 
 // handleStart handles a StartContainer call. It sends the container's pending values to the runtime. If the container
-// owns CPUs, it waits for the containers whose start began earlier. The caller must call end when the container has
-// started. The error is a rejection.
+// owns CPUs, handleStart waits until containers whose start began earlier have started. The caller must call end when
+// the container has started. The error is a rejection.
 func (e *events) handleStart(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) (end func(), err error) {
 	serial, started := e.queues.beginStart()
 	defer func() {
-		if end == nil { // if this function returns before the caller gets end
+		if end == nil { // this function returns an error, so the caller gets no function to call
 			started()
 		}
 	}()
@@ -151,7 +153,7 @@ func (e *events) handleStart(ctx context.Context, c *lifecycle.Container, p *lif
 		return nil, err
 	}
 	if err := e.sendPending(ctx, c.ID); err != nil {
-		e.log.Warn("a container starts with the values of its creation; the agent corrects the kernel at once", append(e.logAttrs(c.ID), logkey.Err, err)...)
+		e.log.Warn("the runtime did not accept an update before the start of a container; the container starts with the values of its creation, and the agent writes the new values to the cgroup at once", append(e.logAttrs(c.ID), logkey.Err, err)...)
 	}
 	if ans.OwnsCPUs {
 		e.queues.awaitStarts(ctx, serial)
@@ -169,8 +171,8 @@ func (e *events) sendPending(ctx context.Context, id string) error {
 	return e.send(ctx, id, pending)
 }
 
-// send makes one UpdateContainerResources call of the agent's own. It makes none if the runtime supports none of the
-// values.
+// send updates a container with an UpdateContainerResources call of the agent itself. If the runtime supports none of
+// the values, send makes no call.
 func (e *events) send(ctx context.Context, id string, values []lifecycle.Value) error {
 	r := &cri.LinuxContainerResources{}
 	values, unsupported := e.link.splitSupported(runtimes.AgentUpdate, values)
@@ -195,7 +197,7 @@ func (e *events) encode(m proto.Message) []byte {
 // logUnsupported logs values that the handler returned although Capabilities excludes them.
 func (e *events) logUnsupported(id string, unsupported []lifecycle.Value) {
 	for _, v := range unsupported {
-		e.log.Warn("the CRI cannot carry a decided value", append(e.logAttrs(id), logkey.Field, v.Field.String(), logkey.Value, v.String())...)
+		e.log.Warn("the agent cannot send a decided value to the runtime with this CRI call", append(e.logAttrs(id), logkey.Field, v.Field.String(), logkey.Value, v.String())...)
 	}
 }
 

@@ -76,7 +76,7 @@ func (r *fakeRuntime) intercept(ctx context.Context, req any, info *grpc.UnarySe
 		}
 	}
 	if err == nil {
-		err = attachtest.Broken(ctx, &r.mu, &r.bad, req)
+		err = attachtest.StatusError(ctx, &r.mu, &r.bad, req)
 	}
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ type frontend struct {
 
 	mu              sync.Mutex // guards the fields below; never held across I/O
 	conns           map[*relay.Conn]struct{}
-	dialingCallers  int  // accepted callers that have no connection to the runtime yet
+	dialingCallers  int  // the number of accepted connections that have no connection to the runtime yet
 	newCallsStopped bool // no new call is accepted
 }
 
@@ -62,11 +62,11 @@ func (f *frontend) accept(s relayedListener) {
 	}
 }
 
-// serve relays one connection to the socket to. If it cannot connect to the runtime, it closes the caller's connection,
-// as if the caller had dialed the runtime.
-func (f *frontend) serve(caller net.Conn, to string) {
+// serve relays one connection of a caller to the socket backend. If it cannot connect to this socket, it closes the
+// caller's connection.
+func (f *frontend) serve(caller net.Conn, backend string) {
 	limited, cancel := context.WithTimeout(f.queues.ctx, dialTimeout)
-	b, err := f.dial.Dial(limited, to)
+	b, err := f.dial.Dial(limited, backend)
 	cancel()
 	if err != nil {
 		f.mu.Lock()
@@ -82,7 +82,7 @@ func (f *frontend) serve(caller net.Conn, to string) {
 	f.conns[conn] = struct{}{}
 	newCallsStopped := f.newCallsStopped
 	f.mu.Unlock()
-	if newCallsStopped { // accepted just before
+	if newCallsStopped { // stopNewCalls ran before this connection was in conns
 		conn.Drain()
 	}
 	if err := conn.Run(f.queues.ctx); err != nil {
@@ -110,8 +110,8 @@ func (f *frontend) awaitCallsEnd() {
 	}
 }
 
-// inFlight reports whether a connection is open (passing), and whether a held call still runs or its event is still
-// queued (held).
+// inFlight returns passing if a connection is open. It returns held if a held call still runs, or if the event of such
+// a call is still queued.
 func (f *frontend) inFlight() (passing, held bool) {
 	f.mu.Lock()
 	all := slices.Collect(maps.Keys(f.conns))

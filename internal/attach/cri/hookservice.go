@@ -20,18 +20,18 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// hookService is the gRPC service that proxies call.
+// hookService is the gRPC service that runtime proxies call.
 type hookService struct {
 	hooks.UnimplementedRuntimeHookServiceServer
 	*sharedState
 
-	mu         sync.Mutex                          // guards the fields below
-	creating   map[attemptKey]*lifecycle.Container // decided containers that have no id yet
-	sandboxIDs map[string]string                   // ids of ready sandboxes, by pod UID
+	mu         sync.Mutex                           // guards the fields below
+	creating   map[creatingKey]*lifecycle.Container // decided containers that have no id yet
+	sandboxIDs map[string]string                    // ids of ready sandboxes, by pod UID
 }
 
-// attemptKey identifies a container that has no id yet, by the id of its pod and its name.
-type attemptKey struct{ pod, name string }
+// creatingKey identifies a container that has no id yet, by the id of the pod and the name of the container.
+type creatingKey struct{ pod, name string }
 
 // intercept runs the handler of a call. It turns a panic into an error for the proxy.
 func (f *hookService) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
@@ -49,13 +49,13 @@ func (f *hookService) checkReady() error {
 	return nil
 }
 
-// onStandby reports whether another agent decides. This agent's answers then change nothing.
+// onStandby reports whether another agent decides. If it does, this agent's answers change nothing.
 func (f *hookService) onStandby() bool {
 	return f.link.standby.Load() && !f.link.containersKnown.Load()
 }
 
-// podFor returns the pod of a hook call, as the runtime describes it. It finds the sandbox by the pod's UID, because
-// the proxy does not send the sandbox id.
+// podFor returns the pod of a hook call, as the runtime describes the pod. It finds the sandbox by the pod's UID,
+// because the proxy does not send the sandbox id.
 func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (*lifecycle.Pod, error) {
 	uid := m.GetUid()
 	f.mu.Lock()
@@ -86,10 +86,11 @@ func (f *hookService) podFor(ctx context.Context, m *hooks.PodSandboxMetadata) (
 	return p, nil
 }
 
-// PreRunPodSandboxHook answers with the request and the changes of the agent's own hook servers to the pod.
+// PreRunPodSandboxHook adds the labels and annotations of the agent's own hook servers to a pod. The rest of its answer
+// repeats the request.
 func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSandboxHookRequest) (*hooks.PodSandboxHookResponse, error) {
 	f.mu.Lock()
-	delete(f.sandboxIDs, r.GetPodMeta().GetUid()) // a new sandbox follows
+	delete(f.sandboxIDs, r.GetPodMeta().GetUid()) // the id of the earlier sandbox: the pod gets a new one
 	f.mu.Unlock()
 	resp := unchangedPodAnswer(r)
 	if f.onStandby() {
@@ -107,12 +108,12 @@ func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSand
 	return resp, nil
 }
 
-// forgetSandbox forgets a removed sandbox. It does not rely on PostStopPodSandboxHook, because the proxy may not run
-// when the sandbox ends.
+// forgetSandbox forgets a removed sandbox. The comparison of lists also leads to this call, because the proxy may not
+// run when the sandbox ends.
 func (f *hookService) forgetSandbox(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.creating, func(k attemptKey, _ *lifecycle.Container) bool { return k.pod == id })
+	maps.DeleteFunc(f.creating, func(k creatingKey, _ *lifecycle.Container) bool { return k.pod == id })
 	maps.DeleteFunc(f.sandboxIDs, func(_, sandbox string) bool { return sandbox == id })
 }
 
@@ -132,15 +133,15 @@ func (f *hookService) PostStopPodSandboxHook(_ context.Context, r *hooks.PodSand
 	return unchangedPodAnswer(r), nil
 }
 
-// unchangedPodAnswer is the answer that changes nothing in a pod.
+// unchangedPodAnswer returns the answer that changes nothing in a pod.
 func unchangedPodAnswer(r *hooks.PodSandboxHookRequest) *hooks.PodSandboxHookResponse {
 	return &hooks.PodSandboxHookResponse{
 		Labels: maps.Clone(r.Labels), Annotations: maps.Clone(r.Annotations), CgroupParent: r.CgroupParent, Resources: r.Resources,
 	}
 }
 
-// unchangedAnswer is the answer that changes nothing in a container. It repeats the request, because proxies apply
-// cpusets and oom_score_adj of an answer even if they are empty or 0.
+// unchangedAnswer returns the answer that changes nothing in a container. The answer repeats the request, because
+// proxies apply cpusets and oom_score_adj of an answer even if they are empty or 0.
 func unchangedAnswer(r *hooks.ContainerResourceHookRequest) *hooks.ContainerResourceHookResponse {
 	out := &hooks.ContainerResourceHookResponse{
 		ContainerAnnotations: maps.Clone(r.ContainerAnnotations), PodCgroupParent: r.PodCgroupParent, ContainerEnvs: maps.Clone(r.ContainerEnvs),
@@ -169,7 +170,7 @@ func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.Conta
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	f.mu.Lock()
-	f.creating[attemptKey{p.ID, asked.Name}] = asked
+	f.creating[creatingKey{p.ID, asked.Name}] = asked
 	f.mu.Unlock()
 	resp := unchangedAnswer(r)
 	values, unsupported := f.link.splitSupported(runtimes.CreateCall, ans.Values)
@@ -177,7 +178,8 @@ func (f *hookService) PreCreateContainerHook(ctx context.Context, r *hooks.Conta
 	return resp, nil
 }
 
-// PreStartContainerHook notes the id of a container, and updates the runtime's copy before the container starts.
+// PreStartContainerHook notes the id of a container, and sends pending values to the runtime before the container
+// starts.
 func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.findContainer(ctx, r)
 	if c == nil {
@@ -187,12 +189,12 @@ func (f *hookService) PreStartContainerHook(ctx context.Context, r *hooks.Contai
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	end() // the proxy may never call PostStartContainerHook
+	end() // already here, because the proxy may never call PostStartContainerHook
 	return unchangedAnswer(r), nil
 }
 
-// findContainer returns the container with the id that the proxy sent, and its pod, or nil. It stores a container that
-// is new.
+// findContainer returns the container with the id that the proxy sent, and its pod. If the store does not have the
+// container, findContainer requests it from the runtime. It returns nil if the runtime does not have it either.
 func (f *hookService) findContainer(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*lifecycle.Container, *lifecycle.Pod) {
 	id := r.GetContainerMeta().GetId()
 	if f.checkReady() != nil || id == "" {
@@ -207,7 +209,7 @@ func (f *hookService) findContainer(ctx context.Context, r *hooks.ContainerResou
 	if c == nil {
 		return nil, nil
 	}
-	key := attemptKey{p.ID, c.Name}
+	key := creatingKey{p.ID, c.Name}
 	f.mu.Lock()
 	former := f.creating[key]
 	delete(f.creating, key)
@@ -226,7 +228,7 @@ func (f *hookService) PostStartContainerHook(ctx context.Context, r *hooks.Conta
 	return unchangedAnswer(r), nil
 }
 
-// PreUpdateContainerResourcesHook answers an update from the kubelet. The proxy sends all resources, not only the
+// PreUpdateContainerResourcesHook decides about an update from the kubelet. The proxy sends all resources, not only the
 // changed ones. So the values that the runtime already has do not count as requested.
 func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *hooks.ContainerResourceHookRequest) (*hooks.ContainerResourceHookResponse, error) {
 	c, p := f.findContainer(ctx, r)
@@ -252,16 +254,17 @@ func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *ho
 	return resp, nil
 }
 
-// maxUpdateWait is the longest wait until the runtime has the update that the agent answered to a proxy. updatePause is
+// maxUpdateWait is how long the agent waits until the runtime has the values of an answer to a proxy. updatePause is
 // the first pause between two polls.
 const (
 	maxUpdateWait = 3 * time.Second
 	updatePause   = 5 * time.Millisecond
 )
 
-// awaitUpdate polls until the runtime has the values that the agent answered to the proxy, and then reports the update.
-// It polls, because no call reports this moment. Before it, the kernel would refuse values that are valid only together
-// with the new ones. If the proxy drops the update, awaitUpdate reports the update after maxUpdateWait.
+// awaitUpdate polls the runtime until it has the values in want, which the agent sent in its answer to the proxy. No
+// call reports this moment. awaitUpdate then reports the update to the handler. Before this moment, the kernel would
+// refuse values that are valid only together with the new ones. If the runtime does not have the values after
+// maxUpdateWait, awaitUpdate reports the update nevertheless.
 func (f *hookService) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, want lifecycle.Resources) {
 	limited, cancel := context.WithTimeout(ctx, maxUpdateWait)
 	defer cancel()

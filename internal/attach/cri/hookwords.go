@@ -19,13 +19,13 @@ import (
 	"github.com/trimtab/trimtab/internal/statefile"
 )
 
-// convertProto copies a hook server message to a CRI message or back. Both have the same fields with the same numbers.
-// If from cannot be encoded, to stays unchanged.
-func convertProto[T proto.Message](from proto.Message, to T) T {
-	if b, err := proto.Marshal(from); err == nil {
-		_ = proto.Unmarshal(b, to)
+// convertProto copies a hook server message into a CRI message, or the reverse. Both have the same fields with the same
+// numbers. If source cannot be encoded, target stays unchanged.
+func convertProto[T proto.Message](source proto.Message, target T) T {
+	if b, err := proto.Marshal(source); err == nil {
+		_ = proto.Unmarshal(b, target)
 	}
-	return to
+	return target
 }
 
 // containerFromHook converts a proxy's request to a container.
@@ -43,18 +43,19 @@ func containerFromHook(r *hooks.ContainerResourceHookRequest, id, pod string) *l
 	return c
 }
 
-// resourcesFromHook converts resources, which must not be nil.
+// resourcesFromHook converts the resources of a hook call, which must not be nil.
 func resourcesFromHook(r *hooks.LinuxContainerResources) lifecycle.Resources {
 	return *criclient.Resources(convertProto(r, &cri.LinuxContainerResources{}))
 }
 
-// withoutStored removes from the requested resources the values that the runtime already has. Runtimes store "no limit"
-// as -1 or 0. withoutStored also removes hugepage limits, because proxies do not change them.
-func withoutStored(asked, has lifecycle.Resources) lifecycle.Resources {
+// withoutStored returns the requested resources without the values that the runtime already stores. "No limit" may be
+// stored as -1 or 0, so both equal a requested -1. withoutStored also removes hugepage limits, because proxies do not
+// change them.
+func withoutStored(asked, stored lifecycle.Resources) lifecycle.Resources {
 	changed := &cri.LinuxContainerResources{Unified: asked.Unified, MemorySwapLimitInBytes: asked.Memory.Swap.V}
 	for _, f := range lifecycle.Fields() {
 		want, set := asked.Value(f.Field, "")
-		now, _ := has.Value(f.Field, "")
+		now, _ := stored.Value(f.Field, "")
 		if set && want != now && (want.Int >= 0 || now.Int > 0) {
 			criclient.Put(changed, want)
 		}
@@ -62,21 +63,21 @@ func withoutStored(asked, has lifecycle.Resources) lifecycle.Resources {
 	return *criclient.Resources(changed)
 }
 
-// putInHookAnswer puts a value into the resources of an answer to a proxy, as criclient.Put does for a request. 0 and
-// an empty list mean unset. It returns false for a value that the answer cannot carry. Proxies ignore a memory limit
-// below 0, so the keeper writes such a limit.
+// putInHookAnswer puts a value into the resources of an answer to a proxy, where 0 and an empty list mean unset. It
+// returns false for a value that the answer cannot express. Proxies ignore a memory limit below 0, so the answer cannot
+// remove an existing limit. The agent then writes such a value to the cgroup itself.
 func putInHookAnswer(r *cri.LinuxContainerResources, v lifecycle.Value) bool {
 	switch {
 	case v.Field == lifecycle.OOMScoreAdj:
 		r.OomScoreAdj = v.Int
 		return true
 	case v.Field == lifecycle.MemoryLimit && v.Int < 0:
-		return r.MemoryLimitInBytes <= 0 // unchanged
+		return r.MemoryLimitInBytes <= 0 // the answer has no limit to remove
 	}
 	return criclient.Put(r, v)
 }
 
-// HookAnswerCarries reports whether an answer to a proxy's call of this kind can set the field.
+// HookAnswerCarries reports whether the answer to a proxy's call can set the field. kind is the event of this call.
 func HookAnswerCarries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	resource := criclient.CanPut(f) || f == lifecycle.OOMScoreAdj
 	switch kind {
@@ -89,7 +90,7 @@ func HookAnswerCarries(kind lifecycle.Kind, f lifecycle.Field) bool {
 }
 
 // putAnswer puts values into an answer to a proxy. The answer already has the requested resources. If the request had
-// no resources, the answer has none either: proxies would apply the fields that the answer lacks as zero.
+// no resources, the answer gets none, because the proxy would set the fields that the answer lacks to zero.
 func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	r := convertProto(resp.ContainerResources, &cri.LinuxContainerResources{})
 	for _, v := range values {

@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// The states of this attachment that package connect does not define, as Status prints them.
+// The names of the states that this attachment has in addition to those of package connect. Status returns these names.
 const (
 	StateListing = "listing"
 	StatePassing = "passing all calls unchanged"
@@ -36,12 +36,13 @@ type link struct {
 	runtimeAnswers  atomic.Bool // the runtime answers
 }
 
-// lastRuntime is the runtime that answered last, and what calls to it can change.
+// lastRuntime is the runtime that answered last, and the fields that the attachment can change in it.
 type lastRuntime struct {
 	kind         runtimes.Runtime
 	capabilities conductor.Capabilities
 }
 
+// newLink returns the link of an attachment whose runtime has not answered yet.
 func newLink(log *slog.Logger, hooks, wrapped bool, admit func() error) *link {
 	l := &link{log: log, servesHooks: hooks, usesWrapper: wrapped, admit: admit}
 	l.noteRuntime(criclient.Runtime{})
@@ -57,7 +58,7 @@ func attachmentName(hooks bool) string {
 }
 
 // capabilities returns what an attachment can change in this kind of runtime. hooks means that a runtime proxy calls
-// the agent, and wrapped that the OCI runtime is trimtab-oci.
+// the agent. wrapped means that the OCI runtime is trimtab-oci.
 func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabilities {
 	fields := func(k lifecycle.Kind, call runtimes.Call) lifecycle.FieldSet {
 		return lifecycle.FieldsWhere(func(f lifecycle.Field) bool {
@@ -97,19 +98,19 @@ func (l *link) checkAdmission() error {
 	return err
 }
 
-// enter moves to a state; Status returns the error until the attachment works again.
+// enter sets the state of the attachment. Status then returns err until the attachment works again.
 func (l *link) enter(state string, err error) {
 	_ = l.state.Enter(l.log, "the state of the CRI attachment has changed", state, err)
 }
 
-// isNewError reports whether an error differs from the last error, which Status shows.
+// isNewError reports whether err differs from the last error of the attachment.
 func (l *link) isNewError(err error) bool {
 	_, last := l.state.Get()
 	return last == nil || last.Error() != err.Error()
 }
 
-// splitSupported splits values into those that the runtime supports in a call, and the unsupported ones. An unsupported
-// value would fail the call, or the runtime would drop it.
+// splitSupported splits values into those that the runtime supports in a call (send), and the others (unsupported).
+// With an unsupported value, the runtime would fail the call or ignore the value.
 func (l *link) splitSupported(c runtimes.Call, values []lifecycle.Value) (send, unsupported []lifecycle.Value) {
 	kind := l.lastRuntime.Load().kind
 	for _, v := range values {

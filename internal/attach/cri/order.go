@@ -11,13 +11,14 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
-// callQueues runs functions after the answers to calls. Functions for the same pod run one after another. A container
-// that owns CPUs starts after the containers whose StartContainer calls came earlier.
+// callQueues runs functions after the runtime's answers to calls. Functions for the same pod run one after another.
+// callQueues also orders starts: a container that owns CPUs starts after the containers whose StartContainer calls came
+// earlier.
 type callQueues struct {
 	log    *slog.Logger
 	serial *atomic.Uint64  // the store's counter; gives the order of starts
 	ctx    context.Context // for queued functions and relayed connections; Run sets it
-	work   workerpool.Pool
+	work   workerpool.Pool // the goroutines of queued functions and relayed connections
 
 	mu     sync.Mutex               // guards the fields below
 	queues map[string]chan struct{} // by pod: closed when the last function of the pod's queue has returned
@@ -47,7 +48,7 @@ func (o *callQueues) enqueue(pod string, f func(ctx context.Context)) {
 		if before != nil {
 			<-before
 		}
-		connect.RecoverPanic(o.log, "passing on a pod's event", func() { f(o.ctx) })
+		connect.RecoverPanic(o.log, "running a queued function of a pod", func() { f(o.ctx) })
 	})
 }
 
@@ -68,8 +69,8 @@ func (o *callQueues) awaitQueue(ctx context.Context, pod string) {
 // maxStartWait is the longest wait for containers whose start began earlier.
 const maxStartWait = 5 * time.Second
 
-// beginStart notes that a container is about to start. The caller must call end when the container has started. The
-// order of starts is the order of serial.
+// beginStart notes that a container is about to start. Its serial is higher than those of all earlier starts. The
+// caller must call end when the container has started.
 func (o *callQueues) beginStart() (serial uint64, end func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -107,7 +108,7 @@ func (o *callQueues) awaitStarts(ctx context.Context, serial uint64) {
 	}
 }
 
-// hasWork reports whether a function is queued or a container starts.
+// hasWork reports whether a function is queued or runs, or a container is starting.
 func (o *callQueues) hasWork() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 )
 
 // pathForm is how a runtime forms the path of a container's cgroup from the pod's cgroup parent and the container's id.
-// containerd joins both, or writes "slice:cri-containerd:id" for systemd (1.6 to 2.x, internal/cri/server,
-// getCgroupsPath). CRI-O does the same with its own prefixes. All containers of a runtime handler have the same form.
-// The agent therefore asks the runtime about one container per runtime handler only, because the answer contains the
-// whole OCI spec.
+// containerd joins the two with a slash, or writes "slice:cri-containerd:id" for systemd (1.6 to 2.x,
+// internal/cri/server, getCgroupsPath). CRI-O does the same with its own prefixes. All containers of a runtime handler
+// have the same form. So the agent requests the path of only one container per runtime handler: the runtime sends a
+// path only with the whole OCI spec.
 type pathForm struct {
-	startsWithBase    bool // the path begins with only the last element of the pod's path
-	separator, suffix string
+	startsWithBase    bool   // the path begins with only the last element of the parent's path
+	separator, suffix string // the text between parent and id, and the text after the id
 }
 
 // parsePathForm derives the form from the path of a container's cgroup. ok is false for a path that has none of the
@@ -44,17 +44,17 @@ func (s pathForm) path(parent, id string) string {
 	return parent + s.separator + id + s.suffix
 }
 
-// paths learns how each runtime handler forms the paths of containers' cgroups.
-type paths struct {
+// pathLearner learns how each runtime handler forms the paths of containers' cgroups.
+type pathLearner struct {
 	*sharedState
 
 	mu    sync.Mutex          // guards forms
 	forms map[string]pathForm // by runtime handler
 }
 
-// withCgroupsPath returns a created container with the path of its cgroup, and stores the path. If the runtime does not
-// report the path, it returns the container unchanged.
-func (s *paths) withCgroupsPath(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) *lifecycle.Container {
+// withCgroupsPath returns a created container with the path of its cgroup, and stores the path. If the request for the
+// path fails, it returns the container unchanged.
+func (s *pathLearner) withCgroupsPath(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod) *lifecycle.Container {
 	if c.CgroupsPath != "" {
 		return c
 	}
@@ -92,9 +92,9 @@ func (s *paths) withCgroupsPath(ctx context.Context, c *lifecycle.Container, p *
 	return placed
 }
 
-// forgetForms drops all learned forms. It is called when the runtime disconnects, because the runtime may return with
-// another configuration.
-func (s *paths) forgetForms() {
+// forgetForms drops all learned forms. The attachment calls it when the runtime disconnects, because the runtime may
+// return with another configuration.
+func (s *pathLearner) forgetForms() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.forms)

@@ -21,8 +21,8 @@ func newRetries() *retries {
 	return &retries{pauses: flowcontrol.NewBackOff(firstRetryPause, maxRetryPause)}
 }
 
-// begin reports whether the next request about an id is due, and no request about the id is running. If it returns
-// true, the caller must call end after the request.
+// begin reports whether the agent may send another request about an id: the pause has passed, and no other request
+// about the id is running. If it returns true, the caller must call end after the request.
 func (r *retries) begin(id string) bool {
 	if r.pauses.IsInBackOffSinceUpdate(id, time.Now()) {
 		return false
@@ -34,7 +34,7 @@ func (r *retries) begin(id string) bool {
 // end notes that a request about an id has ended.
 func (r *retries) end(id string) { r.busy.Delete(id) }
 
-// schedule schedules another request about a pod or container. The pause doubles each time.
+// schedule sets the pause before the next request about a pod or container. The pause doubles each time.
 func (r *retries) schedule(id string) { r.pauses.Next(id, time.Now()) }
 
 // endPause ends the pauses of these ids, so that the next request about them may be sent at once.

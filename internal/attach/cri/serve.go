@@ -19,7 +19,7 @@ const (
 	// queued events may take, so that the next agent finds no half-finished work.
 	gracePeriod    = 3 * time.Second
 	maxGracePeriod = 15 * time.Second
-	// dialTimeout is how long the connection to the runtime for a caller may take.
+	// dialTimeout is how long the agent tries to connect to the runtime for one caller.
 	dialTimeout = 5 * time.Second
 	// acceptRetry is the pause after Accept has returned an error.
 	acceptRetry = 50 * time.Millisecond
@@ -27,7 +27,8 @@ const (
 	firstSystemdFD = 3
 )
 
-// ImageSocket returns the path, beside socket, on which the attachment relays a separate image service.
+// ImageSocket returns the path of the socket on which the attachment relays a separate image service, if the attachment
+// serves the CRI on the path socket. Both sockets are in the same directory.
 func ImageSocket(socket string) string { return strings.TrimSuffix(socket, ".sock") + "-images.sock" }
 
 // relayedListener is a listener, and the socket that its connections are relayed to.
@@ -36,7 +37,8 @@ type relayedListener struct {
 	backend  string
 }
 
-// listen returns the sockets to serve: those that systemd passed to the agent, and new ones for the others.
+// listen returns the sockets to serve. It uses the sockets that systemd passed to the agent, and opens the sockets that
+// systemd did not pass.
 func (a *Attachment) listen() ([]relayedListener, error) {
 	targets := []relayedListener{{backend: a.o.Runtime}}
 	paths := []string{a.o.Socket}
@@ -46,7 +48,7 @@ func (a *Attachment) listen() ([]relayedListener, error) {
 	}
 	var err error
 	if n := len(a.o.Listeners); n > len(targets) {
-		return nil, fmt.Errorf("systemd passed %d sockets and the agent serves %d: the socket unit needs one ListenStream for cri.socket, and a second where cri.imageEndpoint is set", n, len(targets))
+		return nil, fmt.Errorf("systemd passed %d sockets and the agent serves %d: the socket unit needs one ListenStream= for cri.socket, and a second one only if cri.imageEndpoint is set", n, len(targets))
 	}
 	for i := range targets {
 		if i < len(a.o.Listeners) {
@@ -64,8 +66,8 @@ func (a *Attachment) listen() ([]relayedListener, error) {
 }
 
 // SystemdListeners returns the sockets that systemd has passed to this process by environment variables
-// (sd_listen_fds(3)). It clears these variables, so that child processes do not use the sockets. The kubelet's
-// connections wait in these sockets while no agent runs.
+// (sd_listen_fds(3)). It clears these variables, so that child processes do not use the sockets. While no agent runs,
+// connections of the kubelet wait in these sockets.
 func SystemdListeners() ([]net.Listener, error) {
 	all, err := activation.Listeners()
 	if err != nil {
@@ -88,7 +90,7 @@ func listenAt(key, path string) (net.Listener, error) {
 	if err := (socket.ServerSocket{Path: path, Key: key, Program: "process"}).RemoveStale(context.Background()); err != nil {
 		return nil, err
 	}
-	l, err := socket.Listen(context.Background(), path, 0o660) // as runtimes do: root and its group
+	l, err := socket.Listen(context.Background(), path, 0o660) // only root and its group may connect, as to the sockets of runtimes
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", key, err)
 	}

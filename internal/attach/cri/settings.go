@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Short names for the rows below.
+// Short names of types for the table below and its functions.
 type (
 	criResources = cri.LinuxContainerResources
 	criContainer = cri.ContainerConfig
@@ -23,17 +23,17 @@ type (
 type setting struct {
 	field lifecycle.Field
 	proto string // the field of the CRI; a final "." stands for all fields below it
-	// create sets a field that only CreateContainer can set. It returns false for a value that the CRI cannot
-	// express. If create is nil, criclient.Put sets the field, at creation and in updates.
+	// create sets a field that only CreateContainer can set. It returns false for a value that the CRI cannot express.
+	// If create is nil, criclient.Put sets the field, in CreateContainer and in updates.
 	create func(c *criContainer, v lifecycle.Value) bool
 	note   string // a remark for the docs
-	// replaces reports whether create changes an existing entry or sets a number to 0, instead of adding to the
-	// request. nil means that it never does.
+	// replaces reports whether create would change an existing entry of the request, or set a number to 0. If replaces
+	// is nil, create only adds to the request.
 	replaces func(c *container, v lifecycle.Value) bool
 }
 
-// settings is the table of all fields that decided values can set in the CRI's requests. The attachment's capabilities
-// are made from it.
+// settings is the table of all fields that decided values can set in the CRI's requests. The capabilities of the
+// attachment follow from this table.
 var settings = []setting{
 	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", nil, "0 means unset, so Trimtab never sends 0", nil},
 	{lifecycle.CPUQuota, "LinuxContainerResources.cpu_quota", nil, "-1 lifts the limit; 0 means unset, so Trimtab never sends 0", nil},
@@ -41,13 +41,13 @@ var settings = []setting{
 	{lifecycle.CPUSetCPUs, "LinuxContainerResources.cpuset_cpus", nil, "cannot be cleared: empty means unset", nil},
 	{lifecycle.CPUSetMems, "LinuxContainerResources.cpuset_mems", nil, "cannot be cleared: empty means unset", nil},
 	{lifecycle.MemoryLimit, "LinuxContainerResources.memory_limit_in_bytes", nil,
-		"0 means unset, so Trimtab never sends 0; -1 lifts the limit if the runtime accepts that ([parity.md](parity.md)); a runtime may set swap to the same value", nil},
-	{lifecycle.Unified, "LinuxContainerResources.unified", nil, "cannot be removed once set; Trimtab never sends it on cgroup v1, where runtimes fail a container for it", nil},
+		"0 means unset, so Trimtab never sends 0; -1 lifts the limit if the runtime accepts -1 ([parity.md](parity.md)); a runtime may set swap to the same value", nil},
+	{lifecycle.Unified, "LinuxContainerResources.unified", nil, "cannot be removed once set; Trimtab never sends it on cgroup v1, because runtimes then fail the container", nil},
 	{lifecycle.OOMScoreAdj, "LinuxContainerResources.oom_score_adj", setOOMScore,
-		"only at creation; containerd may clamp it (restrict_oom_score_adj)", func(_ *container, v lifecycle.Value) bool { return v.Int == 0 }},
+		"only at creation; containerd may raise a low value (restrict_oom_score_adj)", func(_ *container, v lifecycle.Value) bool { return v.Int == 0 }},
 	{lifecycle.Env, "ContainerConfig.envs", addEnv, "an existing variable keeps its position", hasEnv},
 	{lifecycle.MountPoint, "ContainerConfig.mounts.", addMount, "only bind mounts; the only options are ro and the propagation", hasMount},
-	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "a node of the host: at the same path, or at the path that hooks.deviceNodes.allowed names; mode and owner cannot be set", hasDevice},
+	{lifecycle.DeviceNode, "ContainerConfig.devices.", addDevice, "a device node of the host, at its own path or at the path that hooks.deviceNodes.allowed names; mode and owner cannot be set", hasDevice},
 	{lifecycle.CDIDevice, "ContainerConfig.CDI_devices.", addCDI, "containerd 1.6 ignores it, and so does 1.7 if enable_cdi is false: Trimtab does not send it to these versions, and reports it as not applied", hasCDI},
 	{lifecycle.Hugepages, "LinuxContainerResources.hugepage_limits", setHugepages,
 		"only at creation: in an update, containerd would add a second limit of the same size", hasHugepages},
@@ -80,8 +80,8 @@ func Rows() []criclient.Row {
 	return rows
 }
 
-// Carries reports whether a call of this kind to the newest runtime can set a field. Attachment.Capabilities reports
-// this for the connected runtime.
+// Carries reports whether a call to the newest runtime can set a field. kind is the event of this call.
+// Attachment.Capabilities reports the same for the connected runtime.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingOf(f)
 	switch kind {
@@ -94,7 +94,7 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 }
 
 // putInConfig puts values into the configuration of a container that is to be created. It returns the values that the
-// CRI cannot carry.
+// CRI does not support.
 func putInConfig(c *criContainer, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		s := settingOf(v.Field)
@@ -110,7 +110,7 @@ func putInConfig(c *criContainer, values []lifecycle.Value) (unsupported []lifec
 	return unsupported
 }
 
-// putInResources puts values into resources, and returns the values that the CRI cannot carry.
+// putInResources puts values into the resources of an update. It returns the values that the CRI does not support.
 func putInResources(r *criResources, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		if !criclient.Put(r, v) {
@@ -208,7 +208,7 @@ func addCDI(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
-// The functions below report whether a container has an entry that a value would change.
+// Each function below reports whether a container already has the entry that a value would change.
 
 func hasEnv(c *container, v lifecycle.Value) bool {
 	return slices.ContainsFunc(c.Env, func(e string) bool { return len(e) > len(v.Key) && e[len(v.Key)] == '=' && e[:len(v.Key)] == v.Key })

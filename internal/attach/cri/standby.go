@@ -10,10 +10,10 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// openSocketsWhenAdmitted opens the sockets. If another agent on the node still serves a socket, it first waits until
-// that agent has ended. After such a wait it fills the store before it returns. Callers then wait in the socket until
-// the agent knows the running containers, at most for RuntimeTimeout. If ctx ends first, it returns no socket and no
-// error.
+// openSocketsWhenAdmitted opens the sockets with the function listen. If another agent on the node still serves a
+// socket, it first waits until that agent has ended. After such a wait it also fills the store before it returns, but
+// tries this at most for RuntimeTimeout. Callers that connect meanwhile wait. If ctx ends first, it returns no socket
+// and no error.
 func openSocketsWhenAdmitted[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
 	waited := false
 	for ctx.Err() == nil {
@@ -33,7 +33,7 @@ func openSocketsWhenAdmitted[T any](ctx context.Context, a *Attachment, listen f
 	return none, nil
 }
 
-// synchroniseFirst fills the store as soon as this agent is admitted. It tries at most for RuntimeTimeout.
+// synchroniseFirst fills the store when this agent is admitted. It tries at most for RuntimeTimeout.
 func (a *Attachment) synchroniseFirst(ctx context.Context) {
 	_ = wait.PollUntilContextTimeout(ctx, connect.DefaultAdmitInterval, a.o.RuntimeTimeout, true, func(ctx context.Context) (synchronised bool, _ error) {
 		err := a.lists.synchronise(ctx)

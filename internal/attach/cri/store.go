@@ -13,9 +13,9 @@ import (
 type store struct {
 	serial atomic.Uint64 // a counter; gives the order in which pods and containers were stored and started
 
-	mu   sync.Mutex // guards the fields below
-	pods map[string]*pod
-	ctrs map[string]*ctr
+	mu   sync.Mutex      // guards the fields below
+	pods map[string]*pod // by id
+	ctrs map[string]*ctr // by id
 }
 
 // pod is a sandbox. A change replaces snapshot and does not modify it.
@@ -97,7 +97,7 @@ func (s *store) reset(ev lifecycle.Event, addedSerial uint64) {
 	}
 }
 
-// replacePods stores the handler's pods, so that both share one copy.
+// replacePods replaces stored pods by the handler's copies, so that the store and the handler share one copy.
 func (s *store) replacePods(pods []*lifecycle.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,6 +108,7 @@ func (s *store) replacePods(pods []*lifecycle.Pod) {
 	}
 }
 
+// pod returns a pod, or nil if the store does not have the pod.
 func (s *store) pod(id string) *lifecycle.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +171,8 @@ func (s *store) change(id string, f func(c *ctr)) {
 	}
 }
 
-// updatePending merges the values of an answer into the values that wait for a container's start, if there are any.
+// updatePending merges the values of an answer into a container's pending values, which wait for its start. If there
+// are no pending values, it does nothing.
 func (s *store) updatePending(id string, values []lifecycle.Value) {
 	s.change(id, func(c *ctr) {
 		if len(c.pending) > 0 {
@@ -185,7 +187,7 @@ func (s *store) dropContainer(id string) {
 	delete(s.ctrs, id)
 }
 
-// dropPod forgets a pod and its containers, and returns the ids of those containers.
+// dropPod forgets a pod and its containers. It returns the ids of these containers.
 func (s *store) dropPod(id string) (ctrs []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,17 +10,17 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// lists updates the store from the runtime's lists.
-type lists struct {
+// listSynchroniser updates the store from the runtime's lists.
+type listSynchroniser struct {
 	*sharedState
 
 	unannounced unannouncedObjects // only the goroutine that calls compare uses it
-	freeMemory  func()
+	freeMemory  func()             // returns memory to the operating system
 }
 
 // synchronise rebuilds the store from the runtime's lists and verbose statuses, and from the decisions for the OCI
-// runtime wrapper. From then on the attachment holds calls.
-func (s *lists) synchronise(ctx context.Context) error {
+// runtime wrapper. After this, the relay holds calls for decisions.
+func (s *listSynchroniser) synchronise(ctx context.Context) error {
 	if err := s.link.checkAdmission(); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (s *lists) synchronise(ctx context.Context) error {
 
 // compare requests the runtime's lists. It reports the pods and containers that ended without a call from the kubelet,
 // and adopts those that no call announced.
-func (s *lists) compare(ctx context.Context) error {
+func (s *listSynchroniser) compare(ctx context.Context) error {
 	before := s.store.serial.Add(1)
 	pods, ctrs, err := s.client.List(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *lists) compare(ctx context.Context) error {
 // endUnlisted reports the end of the stored pods and containers that the lists do not have, and of the containers that
 // the list shows as exited. It skips pods and containers that were stored after the lists were requested. before is
 // store.serial at that time.
-func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.ListItem) {
+func (s *listSynchroniser) endUnlisted(before uint64, pods, ctrs []criclient.ListItem) {
 	states := make(map[string]int32, len(ctrs))
 	for _, l := range ctrs {
 		states[l.ID] = l.State
@@ -92,10 +92,10 @@ func (s *lists) endUnlisted(before uint64, pods, ctrs []criclient.ListItem) {
 	}
 }
 
-// adopt stores pods and running containers that no call announced, because the kubelet gave up the call, or because the
-// relay forwarded the call without a decision. About a pod or container that the runtime could not describe before,
-// adopt asks again on another goroutine, so that this request does not delay the others.
-func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.ListItem) error {
+// adopt stores the pods and running containers that no call announced: the kubelet gave up the call, or the relay
+// forwarded the call without a decision. For a pod or container that the runtime could not describe before, adopt sends
+// another request on a separate goroutine. A slow answer to this request does not delay adopt.
+func (s *listSynchroniser) adopt(ctx context.Context, pods, ctrs []criclient.ListItem) error {
 	s.unannounced.begin()
 	var lost error
 	for _, l := range pods {
@@ -120,9 +120,9 @@ func (s *lists) adopt(ctx context.Context, pods, ctrs []criclient.ListItem) erro
 	return lost
 }
 
-// find returns a container from the store, or else from the runtime. It returns nil if neither has the container, or
-// if the store does not have the container's pod.
-func (s *lists) find(ctx context.Context, id string) (*lifecycle.Container, *lifecycle.Pod) {
+// find returns a container and its pod. If the store does not have the container, find requests it from the runtime. It
+// returns nil if the runtime does not have the container either, or if the store does not have the container's pod.
+func (s *listSynchroniser) find(ctx context.Context, id string) (*lifecycle.Container, *lifecycle.Pod) {
 	c, p := s.store.container(id)
 	if c != nil && c.Undescribed != "" && p.Undescribed == "" {
 		if full, err := s.client.Container(ctx, id, c.PodID); err == nil && full.Undescribed == "" {

@@ -2,8 +2,8 @@ package cri
 
 import "time"
 
-// unannouncedAfter is how long a pod or container must be in the runtime's lists before it counts as unannounced.
-// Within this time the attachment sees the answer to the call that created it, if the attachment held that call.
+// unannouncedAfter is how long a pod or container must be in the runtime's lists before it counts as unannounced. If
+// the relay held the call that created the object, the attachment sees the runtime's answer within this time.
 const unannouncedAfter = 2 * time.Second
 
 // unannouncedObjects has the ids of the pods and containers in the runtime's lists that no call announced, with the
@@ -11,7 +11,7 @@ const unannouncedAfter = 2 * time.Second
 // after a change of the wall clock.
 type unannouncedObjects struct {
 	now                     func() time.Time
-	firstListed, nextListed map[string]time.Time // by id; nextListed is for the comparison in progress
+	firstListed, nextListed map[string]time.Time // by id; firstListed is from the last comparison, nextListed for the current one
 }
 
 func newUnannouncedObjects(now func() time.Time) unannouncedObjects {

@@ -18,30 +18,31 @@ func connectionError(ctx context.Context, err error) error {
 	return nil
 }
 
-// retry asks the runtime again, on another goroutine, about a pod or container that the runtime could not describe, if
-// the pause is over.
-func (s *lists) retry(id string, ask func(ctx context.Context) error) {
+// retry sends another request about a pod or container that the runtime could not describe, if the retry pause is over.
+// It calls ask on another goroutine.
+func (s *listSynchroniser) retry(id string, ask func(ctx context.Context) error) {
 	if !s.retries.begin(id) {
 		return
 	}
 	s.queues.work.Go(func() {
 		defer s.retries.end(id)
-		connect.RecoverPanic(s.log, "asking the runtime again about a pod or container", func() { _ = ask(s.queues.ctx) }) // compare reports that the runtime does not answer
+		connect.RecoverPanic(s.log, "asking the runtime again about a pod or container", func() { _ = ask(s.queues.ctx) }) // no error is lost: compare reports a runtime that does not answer
 	})
 }
 
-// retryNow ends the retry pauses of a pod's containers, and of the pod if the runtime can describe it. The next
-// comparison of lists then asks about them.
-func (s *lists) retryNow(pod string) {
+// retryNow ends the retry pauses of a pod's containers, and of the pod itself if the runtime can describe the pod. The
+// next comparison of lists then requests these objects again.
+func (s *listSynchroniser) retryNow(pod string) {
 	if p := s.store.pod(pod); p != nil && p.Undescribed == "" {
 		s.retries.endPause(pod)
 	}
 	s.retries.endPause(s.store.containersOf(pod)...)
 }
 
-// adoptPod stores one pod if the pod still exists. known is the pod as its list entry describes it, if the runtime
-// could not describe the pod before. adoptPod returns an error only if the runtime does not answer.
-func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) error {
+// adoptPod stores one pod if the pod still exists. If the runtime could not describe the pod before, known is the
+// stored pod, which has only the fields of the list entry. Otherwise known is nil. adoptPod returns an error only if
+// the runtime does not answer.
+func (s *listSynchroniser) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) error {
 	p, err := s.client.DescribePod(ctx, id)
 	if p == nil {
 		return connectionError(ctx, err)
@@ -54,9 +55,10 @@ func (s *lists) adoptPod(ctx context.Context, id string, known *lifecycle.Pod) e
 	return nil
 }
 
-// adoptContainer stores one container. known is the container as its list entry describes it, if the runtime could not
-// describe the container before. adoptContainer returns an error only if the runtime does not answer.
-func (s *lists) adoptContainer(ctx context.Context, l criclient.ListItem, p *lifecycle.Pod, known *lifecycle.Container) error {
+// adoptContainer stores one container. If the runtime could not describe the container before, known is the stored
+// container, which has only the fields of the list entry. Otherwise known is nil. adoptContainer returns an error only
+// if the runtime does not answer.
+func (s *listSynchroniser) adoptContainer(ctx context.Context, l criclient.ListItem, p *lifecycle.Pod, known *lifecycle.Container) error {
 	found, err := s.client.DescribeContainer(ctx, l)
 	c := found.Container
 	if c == nil {
@@ -69,9 +71,10 @@ func (s *lists) adoptContainer(ctx context.Context, l criclient.ListItem, p *lif
 	return nil
 }
 
-// addContainer reports a container that no call announced, or completes one that the runtime could not describe,
-// unless a call has done so in the meantime.
-func (s *lists) addContainer(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, known *lifecycle.Container) {
+// addContainer stores a container that no call announced. If known is not nil, it instead replaces known, a stored
+// container that the runtime could not describe. It does nothing if the store no longer has known, because a call has
+// changed the container in the meantime.
+func (s *listSynchroniser) addContainer(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, known *lifecycle.Container) {
 	if now, _ := s.store.container(c.ID); now != known {
 		return
 	}
@@ -84,18 +87,18 @@ func (s *lists) addContainer(ctx context.Context, c *lifecycle.Container, p *lif
 	if c.Undescribed == "" {
 		s.retries.endPause(c.ID)
 	}
-	if runs { // otherwise its StartContainer call reports it
+	if runs { // the StartContainer call reports any other container
 		s.events.notify(ctx, lifecycle.Event{Kind: lifecycle.StartContainer, Pod: p, Container: c})
 	}
 }
 
-// isNewOrReadable reports whether a pod or container is new, or the runtime can describe it. unread is why the runtime
-// cannot describe it, and before means that the runtime could not do so before. isNewOrReadable logs a change between
-// the two. If the runtime cannot describe the object, it schedules another request.
-func (s *lists) isNewOrReadable(what, name, id, unread string, before bool) bool {
-	criclient.LogReadability(s.log, what, name, unread, before)
-	if unread != "" {
+// isNewOrReadable reports whether a pod or container is new, or the runtime can describe it. undescribed is why the
+// runtime cannot describe the object, or "". wasUndescribed means that the runtime could not describe the object
+// before. isNewOrReadable logs each change. If the runtime cannot describe the object, it schedules another request.
+func (s *listSynchroniser) isNewOrReadable(key, name, id, undescribed string, wasUndescribed bool) bool {
+	criclient.LogReadability(s.log, key, name, undescribed, wasUndescribed)
+	if undescribed != "" {
 		s.retries.schedule(id)
 	}
-	return unread == "" || !before
+	return undescribed == "" || !wasUndescribed
 }

@@ -78,7 +78,7 @@ func wrapperSets(kind runtimes.Runtime, f lifecycle.Field) bool {
 	return wrapperFields[f] != nil && kind.Name != runtimes.CRIO
 }
 
-// splitValues separates the values that the wrapper sets (ours) from those that the CRI must carry (rest).
+// splitValues separates the values that the wrapper sets (ours) from those that the CRI request must have (rest).
 func (w wrapper) splitValues(kind runtimes.Runtime, values []lifecycle.Value) (ours, rest []lifecycle.Value) {
 	if w.dir == "" {
 		return nil, values
@@ -107,10 +107,10 @@ func (w wrapper) writeDecision(id string, values []lifecycle.Value) error {
 	return ociedit.WriteDecision(w.dir, d)
 }
 
-// wrapperName is the name under which status shows that the wrapper applied a value.
+// wrapperName is the name of the wrapper in the status of the values that it sets.
 const wrapperName = "trimtab-oci"
 
-// delegation returns which values of new containers the wrapper sets, or nil if there is no wrapper.
+// delegation returns the fields of new containers that the wrapper sets, or nil if there is no wrapper.
 func (w wrapper) delegation(kind runtimes.Runtime) *lifecycle.Delegation {
 	if w.dir == "" {
 		return nil
@@ -120,8 +120,8 @@ func (w wrapper) delegation(kind runtimes.Runtime) *lifecycle.Delegation {
 }
 
 // result returns whether the wrapper applied the decision about a container that has started, and logs a failure. It
-// returns nil if there is no wrapper. about are log attributes that name the container.
-func (w wrapper) result(kind runtimes.Runtime, id string, about []any) *lifecycle.Delegation {
+// returns nil if there is no wrapper. attrs are log attributes that name the container.
+func (w wrapper) result(kind runtimes.Runtime, id string, attrs []any) *lifecycle.Delegation {
 	d := w.delegation(kind)
 	if d == nil {
 		return nil
@@ -131,10 +131,10 @@ func (w wrapper) result(kind runtimes.Runtime, id string, about []any) *lifecycl
 	case err == nil:
 	case errors.Is(err, ociedit.ErrNotRead):
 		d.Err = "the container's OCI runtime is not trimtab-oci, or uses another directory of decisions"
-		w.log.Warn("a container runs without a part of its decision: its OCI runtime is not trimtab-oci, or uses another directory of decisions", about...)
+		w.log.Warn("a container runs without some of the decided values: its OCI runtime is not trimtab-oci, or uses another directory of decisions", attrs...)
 	default:
-		d.Err = "trimtab-oci could not apply it: " + err.Error()
-		w.log.Warn("a container runs without a part of its decision: trimtab-oci could not apply it", append(about, logkey.Err, err)...)
+		d.Err = "trimtab-oci could not apply the decision: " + err.Error()
+		w.log.Warn("a container runs without some of the decided values: trimtab-oci could not apply the decision", append(attrs, logkey.Err, err)...)
 	}
 	return d
 }

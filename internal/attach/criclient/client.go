@@ -32,7 +32,8 @@ const (
 	// describeTimeout bounds the call that describes one pod or container. It is short, because such a call without an
 	// answer delays the calls about the other pods and containers.
 	describeTimeout = 2 * time.Second
-	// maxMessage is the longest answer in bytes, as in the kubelet. The lists of a full node are long.
+	// maxMessage is the size in bytes of the longest answer that the client accepts. The kubelet has the same limit. On
+	// a node with many pods, the answers to list calls are long.
 	maxMessage = 16 << 20
 	// podUIDLabel is the label in which every runtime stores the UID of a pod of the kubelet.
 	podUIDLabel = "io.kubernetes.pod.uid"
@@ -48,13 +49,13 @@ type Client struct {
 	listBuffer []byte     // the bytes of the last list; the next list reuses the buffer
 }
 
-// New returns a client of the runtime at a socket. The client connects at its first call.
-func New(path string, by socket.Dialer, log *slog.Logger) (*Client, error) {
+// New returns a client of the runtime at the socket path. The client connects at its first call.
+func New(path string, dialer socket.Dialer, log *slog.Logger) (*Client, error) {
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return by.Dial(ctx, path) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialer.Dial(ctx, path) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		// Attachments pause between their attempts. A longer pause of gRPC would only delay the connection when the
-		// runtime listens again.
+		// The callers already pause between their attempts to connect. Long pauses of gRPC have no use: they delay the
+		// connection after a restart of the runtime.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}))
 	if err != nil {
 		return nil, fmt.Errorf("dial the runtime at %s (cri.endpoint): %w", path, err)
@@ -65,11 +66,12 @@ func New(path string, by socket.Dialer, log *slog.Logger) (*Client, error) {
 // Close ends the connection and all calls.
 func (c *Client) Close() { _ = c.conn.Close() }
 
-// Watch returns an error when the runtime closes the connection, and nil when ctx ends. It calls relist if earlier
-// calls may have used another connection than the one that Watch watches.
+// Watch watches the connection until the runtime closes the connection or ctx ends. It returns an error in the first
+// case, and nil in the second. If gRPC is still making the connection at the start, Watch also calls relist after each
+// change of the connection's state until the connection is ready.
 func (c *Client) Watch(ctx context.Context, relist func()) error {
-	// The connection may become ready only after the first calls. These calls may then have used an earlier connection,
-	// and relist finds the changes that the agent missed in between.
+	// A connection that is not ready is a new connection: earlier calls used a connection that has ended. The agent may
+	// have missed changes between the two connections, and relist finds these changes.
 	for state := c.conn.GetState(); state == connectivity.Connecting; state = c.conn.GetState() {
 		if !c.conn.WaitForStateChange(ctx, state) {
 			return nil
@@ -87,42 +89,41 @@ func (c *Client) Watch(ctx context.Context, relist func()) error {
 	}
 }
 
-// ask makes one call with the timeout within. what is the purpose of the call, for errors.
-func ask[Q, A any](
-	ctx context.Context, within time.Duration, call func(context.Context, Q, ...grpc.CallOption) (A, error), what string, q Q, o ...grpc.CallOption,
+// invoke makes one call to the runtime. An error begins with the purpose of the call.
+func invoke[Q, A any](
+	ctx context.Context, timeout time.Duration, call func(context.Context, Q, ...grpc.CallOption) (A, error), purpose string, q Q, o ...grpc.CallOption,
 ) (A, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	a, err := call(ctx, q, o...)
 	if err != nil {
-		return a, fmt.Errorf("%s: %w", what, err)
+		return a, fmt.Errorf("%s: %w", purpose, err)
 	}
 	return a, nil
 }
 
-// ConnectionFailed reports whether an error means that the runtime cannot be reached, or that ctx ended. It is false
-// if the runtime refused the call, or did not answer this call in time.
+// ConnectionFailed reports whether a call failed because the agent cannot reach the runtime, or because ctx ended. It
+// returns false if the runtime refused the call, or did not answer the call in time.
 func ConnectionFailed(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || status.Code(err) == codes.Unavailable)
 }
 
-// NotFound reports whether an error means that the runtime does not have the pod or container that the agent asked
-// about.
+// NotFound reports whether an error means that the runtime does not have the requested pod or container.
 func NotFound(err error) bool { return status.Code(err) == codes.NotFound }
 
 // Runtime identifies the runtime that answers at the socket.
 type Runtime struct {
-	About string // the runtime's name and version, for status
+	About string // the runtime's name and version, as text for users
 	Kind  runtimes.Runtime
-	// StreamsEvents means that the agent may listen for the runtime's events, because the runtime sends each event to
-	// all listeners. containerd does so since 2.0. containerd 1.7 sends each event to one listener only, so the kubelet
-	// would miss the events that the agent receives. containerd 1.6 sends no events.
+	// StreamsEvents means that the agent may call Events, because the runtime sends each event to all clients.
+	// containerd does so since 2.0. containerd 1.7 sends each event to one client only: the kubelet does not get the
+	// events that another client receives. containerd 1.6 sends no events.
 	StreamsEvents bool
 }
 
-// About asks the runtime for its name and version.
+// About requests the runtime's name and version.
 func (c *Client) About(ctx context.Context, o ...grpc.CallOption) (Runtime, error) {
-	v, err := ask(ctx, callTimeout, c.calls.Version, "ask for the runtime's version", &cri.VersionRequest{}, o...)
+	v, err := invoke(ctx, callTimeout, c.calls.Version, "read the runtime's version", &cri.VersionRequest{}, o...)
 	if err != nil {
 		return Runtime{}, err
 	}
@@ -131,7 +132,7 @@ func (c *Client) About(ctx context.Context, o ...grpc.CallOption) (Runtime, erro
 	return Runtime{
 		About:         fmt.Sprintf("%s %s (CRI %s)", v.RuntimeName, v.RuntimeVersion, v.RuntimeApiVersion),
 		Kind:          runtimes.Identify(v.RuntimeName, v.RuntimeVersion, runtimes.Version{}),
-		StreamsEvents: v.RuntimeName != "containerd" || err == nil && n >= 2, // a runtime without events returns an error
+		StreamsEvents: v.RuntimeName != "containerd" || err == nil && n >= 2, // Events returns an error if the runtime sends no events
 	}, nil
 }
 
@@ -145,7 +146,7 @@ func (c *Client) SandboxOf(ctx context.Context, uid string) (*cri.PodSandbox, er
 	if uid == "" {
 		return nil, nil
 	}
-	all, err := ask(ctx, callTimeout, c.calls.ListPodSandbox, "list the pod's sandboxes", &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
+	all, err := invoke(ctx, callTimeout, c.calls.ListPodSandbox, "list the pod's sandboxes", &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
 		State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}, LabelSelector: map[string]string{podUIDLabel: uid},
 	}})
 	var newest *cri.PodSandbox
@@ -157,21 +158,22 @@ func (c *Client) SandboxOf(ctx context.Context, uid string) (*cri.PodSandbox, er
 	return newest, err
 }
 
-// isNewer reports whether sandbox a of a pod was created after sandbox b. It compares the kubelet's attempt numbers
-// first, because the wall clock may have been set back between the two.
+// isNewer reports whether sandbox a of a pod was created after sandbox b. It compares the attempt numbers of the
+// kubelet before the creation times, because the wall clock may have been set back between the two creations.
 func isNewer(a, b *cri.PodSandbox) bool {
 	return cmp.Or(cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt()), cmp.Compare(a.CreatedAt, b.CreatedAt)) > 0
 }
 
-// ListedPod returns the entry of a pod in the runtime's list, or nil if there is none.
+// ListedPod returns the entry of a pod in the runtime's list, or nil if the list does not have the pod.
 func (c *Client) ListedPod(ctx context.Context, id string) (*cri.PodSandbox, error) {
-	all, err := ask(ctx, describeTimeout, c.calls.ListPodSandbox, "list pod "+id, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}})
+	all, err := invoke(ctx, describeTimeout, c.calls.ListPodSandbox, "list pod "+id, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{Id: id}})
 	return byID(all.GetItems(), id), err
 }
 
-// ListedContainer returns the entry of a container in the runtime's list, or nil if there is none.
+// ListedContainer returns the entry of a container in the runtime's list, or nil if the list does not have the
+// container.
 func (c *Client) ListedContainer(ctx context.Context, id string) (*cri.Container, error) {
-	all, err := ask(ctx, describeTimeout, c.calls.ListContainers, "list container "+id, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
+	all, err := invoke(ctx, describeTimeout, c.calls.ListContainers, "list container "+id, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
 	return byID(all.GetContainers(), id), err
 }
 
@@ -183,22 +185,23 @@ func byID[L interface{ GetId() string }](all []L, id string) (none L) {
 	return none
 }
 
-// Update changes the resources in the runtime's copy of a container.
+// Update requests that the runtime change the resources of a container.
 func (c *Client) Update(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
-	_, err := ask(ctx, callTimeout, c.calls.UpdateContainerResources, "update container "+id,
+	_, err := invoke(ctx, callTimeout, c.calls.UpdateContainerResources, "update container "+id,
 		&cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: r})
 	return err
 }
 
-// LogReadability logs that the runtime cannot describe a pod or container and why, or that it can again. unread is the
-// reason, or "" if the runtime can describe the object. before means that the runtime could not describe the object
-// before: only a change is logged.
-func LogReadability(log *slog.Logger, what, name, unread string, before bool) {
+// LogReadability logs a change: the runtime cannot describe a pod or container any more, or can describe it again. The
+// parameter key is the log key for the name: logkey.Pod or logkey.Container. The parameter undescribed is the reason
+// why the runtime cannot describe the object now, or "" if it can. wasUndescribed means that the runtime could not
+// describe the object before.
+func LogReadability(log *slog.Logger, key, name, undescribed string, wasUndescribed bool) {
 	switch {
-	case unread != "" && !before:
-		log.Warn("the runtime lists an object that it cannot describe; the agent keeps the object's values and asks the runtime again", what, name, logkey.Err, unread)
-	case unread == "" && before:
-		log.Info("the runtime can describe an object again", what, name)
+	case undescribed != "" && !wasUndescribed:
+		log.Warn("the runtime lists a pod or container, but cannot describe it; the agent keeps its values and reads its status again", key, name, logkey.Err, undescribed)
+	case undescribed == "" && wasUndescribed:
+		log.Info("the runtime can describe a pod or container again", key, name)
 	}
 }
 

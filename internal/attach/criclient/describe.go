@@ -20,36 +20,38 @@ import (
 )
 
 const (
-	// maxConcurrent is how many verbose statuses DescribeAll reads at the same time.
+	// maxConcurrent is the maximum number of verbose statuses that DescribeAll reads at the same time.
 	maxConcurrent = 4
-	// maxTimeouts is how many calls may time out in DescribeAll. After that, DescribeAll requests no other status, and
-	// describes the other pods and containers by their list entries.
+	// maxTimeouts is the number of timed-out calls after which DescribeAll requests no more statuses. It then describes
+	// the remaining pods and containers by their list entries.
 	maxTimeouts = 8
 )
 
 // Container is a container as the runtime describes it.
 type Container struct {
 	*lifecycle.Container
-	// StatusResources are the resources in the container's plain status, or nil if the plain status has none.
+	// StatusResources are the resources in the status message itself, without the JSON that a verbose answer adds. The
+	// field is nil if the status message has no resources.
 	StatusResources *lifecycle.Resources
 	// StateUnknown means that the runtime describes the container, but reports CONTAINER_UNKNOWN as its state.
 	StateUnknown bool
 }
 
-// describedObject has the methods that list entries and statuses of pods and containers share.
+// describedObject has the methods that are common to all list entries and statuses, both of pods and of containers.
 type describedObject interface {
 	GetId() string
 	GetLabels() map[string]string
 	GetAnnotations() map[string]string
 }
 
-// sandbox has the methods that list entries and statuses of pods share.
+// sandbox has the methods that are common to a pod's list entry and a pod's status.
 type sandbox interface {
 	describedObject
 	GetMetadata() *cri.PodSandboxMetadata
 	GetRuntimeHandler() string
 }
 
+// podOf converts the list entry or the status of a pod to a lifecycle.Pod.
 func podOf(s sandbox) *lifecycle.Pod {
 	m := s.GetMetadata()
 	return &lifecycle.Pod{
@@ -58,7 +60,7 @@ func podOf(s sandbox) *lifecycle.Pod {
 	}
 }
 
-// container has the methods that list entries and statuses of containers share.
+// container has the methods that are common to a container's list entry and a container's status.
 type container interface {
 	describedObject
 	GetMetadata() *cri.ContainerMetadata
@@ -66,11 +68,11 @@ type container interface {
 	GetCreatedAt() int64
 }
 
-// containerOf converts a container from a list entry or status. A container whose state is unknown counts as running,
-// so that no other container gets its CPUs.
-func containerOf(s container, pod string) *lifecycle.Container {
+// containerOf converts the list entry or the status of a container to a lifecycle.Container. A container in an unknown
+// state counts as running, so that no other container gets the CPUs of this container.
+func containerOf(s container, podID string) *lifecycle.Container {
 	c := &lifecycle.Container{
-		ID: s.GetId(), PodID: pod, Name: s.GetMetadata().GetName(), State: containerStates[s.GetState()],
+		ID: s.GetId(), PodID: podID, Name: s.GetMetadata().GetName(), State: containerStates[s.GetState()],
 		Labels: s.GetLabels(), Annotations: s.GetAnnotations(), CreatedAt: s.GetCreatedAt(),
 	}
 	if c.State == lifecycle.StateUnknown {
@@ -81,7 +83,7 @@ func containerOf(s container, pod string) *lifecycle.Container {
 
 // Pod reads a pod's verbose status. For a pod that is not ready it returns an error for which NotFound is true.
 func (c *Client) Pod(ctx context.Context, id string) (*lifecycle.Pod, error) {
-	s, err := ask(ctx, describeTimeout, c.calls.PodSandboxStatus, "ask for pod "+id, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	s, err := invoke(ctx, describeTimeout, c.calls.PodSandboxStatus, "read the status of pod "+id, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err == nil && s.GetStatus().GetState() != cri.PodSandboxState_SANDBOX_READY {
 		err = status.Errorf(codes.NotFound, "pod %s is not ready", id)
 	}
@@ -99,12 +101,14 @@ func (c *Client) Pod(ctx context.Context, id string) (*lifecycle.Pod, error) {
 
 // Ready reads whether a pod is ready.
 func (c *Client) Ready(ctx context.Context, id string) (bool, error) {
-	s, err := ask(ctx, callTimeout, c.calls.PodSandboxStatus, "ask for pod "+id, &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	s, err := invoke(ctx, callTimeout, c.calls.PodSandboxStatus, "read the status of pod "+id, &cri.PodSandboxStatusRequest{PodSandboxId: id})
 	return s.GetStatus().GetState() == cri.PodSandboxState_SANDBOX_READY, err
 }
 
-func (c *Client) status(ctx context.Context, within time.Duration, id string, verbose bool) (*cri.ContainerStatusResponse, error) {
-	return ask(ctx, within, c.calls.ContainerStatus, "ask for container "+id, &cri.ContainerStatusRequest{ContainerId: id, Verbose: verbose})
+// status requests the status of a container. If verbose is true, the answer also contains the JSON that readVerbose
+// reads.
+func (c *Client) status(ctx context.Context, timeout time.Duration, id string, verbose bool) (*cri.ContainerStatusResponse, error) {
+	return invoke(ctx, timeout, c.calls.ContainerStatus, "read the status of container "+id, &cri.ContainerStatusRequest{ContainerId: id, Verbose: verbose})
 }
 
 // Container reads a container's verbose status. pod is the id of the container's pod, or "" if it is unknown.
@@ -128,60 +132,63 @@ func (c *Client) Container(ctx context.Context, id, pod string) (Container, erro
 	return out, nil
 }
 
-// StoredResources reads a container's state and the resources that the runtime stores for it. The resources are nil if
-// the runtime does not report them. inStatus means that the plain status contains them.
+// StoredResources reads a container's state and the resources that the runtime stores for the container. If inStatus is
+// true, it reads the resources from the status message, otherwise from the JSON that a verbose answer adds. The
+// resources are nil if the runtime does not report them there.
 func (c *Client) StoredResources(ctx context.Context, id string, inStatus bool) (lifecycle.State, *lifecycle.Resources, error) {
 	s, err := c.status(ctx, callTimeout, id, !inStatus)
 	if err != nil {
 		return 0, nil, err
 	}
-	has := Resources(s.GetStatus().GetResources().GetLinux())
+	stored := Resources(s.GetStatus().GetResources().GetLinux())
 	if !inStatus {
-		v, _ := readVerbose(s.GetInfo()) // a verbose status that cannot be read has no resources
-		has = v.resources()
+		v, _ := readVerbose(s.GetInfo()) // after an error, v may have no resources, and stored is then nil
+		stored = v.resources()
 	}
-	return containerStates[s.GetStatus().GetState()], has, nil
+	return containerStates[s.GetStatus().GetState()], stored, nil
 }
 
-// CgroupsPath reads the path of a container's cgroup, which may not exist yet. It returns "" if the runtime does
-// not report the path.
+// CgroupsPath reads the path of a container's cgroup. The cgroup possibly does not exist yet. CgroupsPath returns "" if
+// the runtime does not report the path.
 func (c *Client) CgroupsPath(ctx context.Context, id string) (string, error) {
 	s, err := c.status(ctx, callTimeout, id, true)
 	v, _ := readVerbose(s.GetInfo())
 	return v.Spec.Linux.CgroupsPath, err
 }
 
-// PodFromList returns a pod as its list entry describes it. It is for a pod whose status the runtime cannot return. why
-// is the error of the status call. PodFromList returns nil if the pod was removed or is not ready.
-func (c *Client) PodFromList(ctx context.Context, id string, why error) (*lifecycle.Pod, error) {
+// PodFromList is for a pod whose status the runtime cannot return. It returns a pod with the fields of the pod's list
+// entry, or nil if the pod was removed or is not ready. statusErr is the error of the failed status call.
+func (c *Client) PodFromList(ctx context.Context, id string, statusErr error) (*lifecycle.Pod, error) {
 	l, err := c.ListedPod(ctx, id)
 	if l == nil || l.State != cri.PodSandboxState_SANDBOX_READY {
 		return nil, err
 	}
 	p := podOf(l)
-	p.Undescribed = why.Error()
+	p.Undescribed = statusErr.Error()
 	return p, nil
 }
 
-// ContainerFromList returns a container as its list entry describes it, or nil if the container has ended or was
-// removed. why is the error of the status call.
-func (c *Client) ContainerFromList(ctx context.Context, id string, why error) (*lifecycle.Container, error) {
+// ContainerFromList is for a container whose status the runtime cannot return. It returns a container with the fields
+// of the container's list entry, or nil if the container has ended or was removed. statusErr is the error of the failed
+// status call.
+func (c *Client) ContainerFromList(ctx context.Context, id string, statusErr error) (*lifecycle.Container, error) {
 	l, err := c.ListedContainer(ctx, id)
 	if l == nil || l.State == cri.ContainerState_CONTAINER_EXITED {
 		return nil, err
 	}
 	out := containerOf(l, l.PodSandboxId)
-	out.Undescribed = why.Error()
+	out.Undescribed = statusErr.Error()
 	return out, nil
 }
 
-// timeouts counts the calls that timed out, and prevents further calls after maxTimeouts.
+// timeouts counts the calls that timed out, and prevents further calls when maxTimeouts calls have timed out.
 type timeouts struct{ timedOut atomic.Int32 }
 
-// ask makes a call, unless too many calls have timed out.
-func (p *timeouts) ask(call func() error) error {
+// call makes a call and returns its error. If maxTimeouts calls have timed out already, it makes no call and returns an
+// error.
+func (p *timeouts) call(call func() error) error {
 	if hung := p.timedOut.Load(); hung >= maxTimeouts {
-		return fmt.Errorf("the agent has not asked the runtime for this status yet, because %d other calls to the runtime had no answer within %v", hung, describeTimeout)
+		return fmt.Errorf("the agent has not requested this status from the runtime yet, because the runtime did not answer %d other calls within %v", hung, describeTimeout)
 	}
 	err := call()
 	if status.Code(err) == codes.DeadlineExceeded {
@@ -190,31 +197,35 @@ func (p *timeouts) ask(call func() error) error {
 	return err
 }
 
-// DescribePod reads the status of a listed pod, or returns nil if the pod was removed. If the runtime cannot describe
-// the pod, DescribePod returns it as its list entry describes it.
+// DescribePod reads the status of a listed pod. It returns nil if the pod was removed or is not ready any more. If the
+// runtime cannot return the status, DescribePod returns a pod with the fields of the list entry.
 func (c *Client) DescribePod(ctx context.Context, id string) (*lifecycle.Pod, error) {
 	return c.describePod(ctx, id, &timeouts{})
 }
 
+// describePod does the work of DescribePod. If limit has counted maxTimeouts timeouts, describePod does not request the
+// status, and uses the list entry.
 func (c *Client) describePod(ctx context.Context, id string, limit *timeouts) (p *lifecycle.Pod, err error) {
-	err = limit.ask(func() (err error) { p, err = c.Pod(ctx, id); return err })
+	err = limit.call(func() (err error) { p, err = c.Pod(ctx, id); return err })
 	switch {
 	case err == nil || ConnectionFailed(ctx, err):
 		return p, err
 	case NotFound(err):
-		return nil, nil //nolint:nilnil // no such pod is an answer
+		return nil, nil //nolint:nilnil // a removed pod is no error
 	}
 	return c.PodFromList(ctx, id, err)
 }
 
-// DescribeContainer does for a container what DescribePod does for a pod. The field Container is nil if the container
-// was removed.
+// DescribeContainer reads the status of a listed container. The field Container of the result is nil if the container
+// was removed. If the runtime cannot return the status, the result has the fields of the list entry.
 func (c *Client) DescribeContainer(ctx context.Context, l ListItem) (Container, error) {
 	return c.describeContainer(ctx, l, &timeouts{})
 }
 
+// describeContainer does the work of DescribeContainer. If limit has counted maxTimeouts timeouts, describeContainer
+// does not request the status, and uses the list entry.
 func (c *Client) describeContainer(ctx context.Context, l ListItem, limit *timeouts) (out Container, err error) {
-	err = limit.ask(func() (err error) { out, err = c.Container(ctx, l.ID, l.Pod); return err })
+	err = limit.call(func() (err error) { out, err = c.Container(ctx, l.ID, l.Pod); return err })
 	switch {
 	case err == nil || ConnectionFailed(ctx, err):
 		return out, err
@@ -230,7 +241,7 @@ func (c *Client) describeContainer(ctx context.Context, l ListItem, limit *timeo
 }
 
 // DescribeAll reads all ready pods and their containers that have not ended, in the order of the lists. If the runtime
-// cannot describe a pod or container, DescribeAll uses its list entry, so that a container keeps the CPUs that it owns.
+// cannot describe a pod or container, DescribeAll uses the list entry, so that the container keeps its CPUs.
 func (c *Client) DescribeAll(ctx context.Context) (pods []*lifecycle.Pod, ctrs []Container, err error) {
 	listed, listedCtrs, err := c.List(ctx)
 	if err != nil {
@@ -258,12 +269,12 @@ func (c *Client) DescribeAll(ctx context.Context) (pods []*lifecycle.Pod, ctrs [
 	for _, p := range pods {
 		LogReadability(c.log, logkey.Pod, p.Namespace+"/"+p.Name, p.Undescribed, false)
 	}
-	return pods, matchPods(c.logUndescribed(ctrs), pods), nil
+	return pods, matchPods(c.dropRemoved(ctrs), pods), nil
 }
 
-// logUndescribed drops the containers that were removed in the meantime, and logs those that the runtime cannot
-// describe.
-func (c *Client) logUndescribed(ctrs []Container) []Container {
+// dropRemoved drops the containers that were removed after DescribeAll read the lists. It logs which of the remaining
+// containers the runtime cannot describe.
+func (c *Client) dropRemoved(ctrs []Container) []Container {
 	ctrs = slices.DeleteFunc(ctrs, func(c Container) bool { return c.Container == nil })
 	for _, l := range ctrs {
 		LogReadability(c.log, logkey.Container, l.ID, l.Undescribed, false)
@@ -271,9 +282,9 @@ func (c *Client) logUndescribed(ctrs []Container) []Container {
 	return ctrs
 }
 
-// matchPods drops the containers whose pods were removed in the meantime. If the runtime cannot describe a pod,
-// matchPods marks the pod's containers as undescribed, because they lack what the pod's status contains. It derives the
-// cgroup of such a pod from the cgroups of its containers.
+// matchPods drops the containers whose pods were removed after DescribeAll read the lists. If the runtime cannot
+// describe a pod, matchPods marks the pod's containers as undescribed too, because the fields of the pod's status are
+// missing. It then derives the cgroup of the pod from the cgroup of one of the pod's containers.
 func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 	byID := make(map[string]*lifecycle.Pod, len(pods))
 	for _, p := range pods {
@@ -298,9 +309,9 @@ func matchPods(ctrs []Container, pods []*lifecycle.Pod) []Container {
 	return ctrs
 }
 
-// InheritUndescribed marks a container as undescribed if the runtime cannot describe its pod.
+// InheritUndescribed marks a container as undescribed if the runtime cannot describe the container's pod.
 func InheritUndescribed(c *lifecycle.Container, p *lifecycle.Pod) {
 	if p.Undescribed != "" && c.Undescribed == "" {
-		c.Undescribed = "the status of the container's pod: " + p.Undescribed
+		c.Undescribed = "the runtime cannot describe the container's pod: " + p.Undescribed
 	}
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Row describes one field of the CRI's requests about pods and containers, for the docs. An attachment that sends
-// decided values in requests fills in Setting, Create and Update.
+// Row describes, for the docs, one field of the CRI's requests about pods and containers. Package criclient leaves
+// Setting, Create and Update empty. The code that sends the agent's values in requests sets these three fields.
 type Row struct {
 	Proto     string // e.g. ContainerConfig.linux.resources.cpu_shares
 	Lifecycle string // e.g. Container.Resources.CPU.Shares; empty if the field is not converted
 	Setting   string // name of the lifecycle.Field whose values set this field in requests, if any
-	Create    bool   // decided values set the field in CreateContainer
-	Update    bool   // decided values set the field in UpdateContainerResources
+	Create    bool   // the agent can set the field in CreateContainer
+	Update    bool   // the agent can set the field in UpdateContainerResources
 	Note      string // a remark, or why the field is not converted
 }
 
-// row is one row of a conversion table. If convert is nil, the field is not converted, and the note says why. A
-// proto that ends in "." stands for all fields below it.
+// row is one row of a conversion table. If convert is nil, the field is not converted, and note says why. If proto ends
+// in ".", it names a message, and the row is for all fields of this message.
 type row[P, L any] struct {
-	proto, lifecycle string
+	proto, lifecycle string // the names of the field in the CRI and in package lifecycle
 	convert          func(p *P, l *L)
 	note             string
 }
 
-// convert converts the message p to l by a table. If p is nil, it does nothing.
+// convert sets the fields of l to the values in the message p. If p is nil, it does nothing.
 func convert[P, L any](table []row[P, L], p *P, l *L) {
 	if p == nil {
 		return
@@ -42,7 +42,7 @@ func convert[P, L any](table []row[P, L], p *P, l *L) {
 // nonZero converts a number of the CRI, where 0 means unset.
 func nonZero[T int64 | uint64](v T) lifecycle.Opt[T] { return lifecycle.Opt[T]{V: v, Set: v != 0} }
 
-// relayedUnchanged is the note for fields that the attachment forwards without reading them.
+// relayedUnchanged is the note for fields that the agent forwards to the runtime without reading them.
 const relayedUnchanged = "relayed unchanged; no policy uses it"
 
 type (
@@ -69,8 +69,8 @@ var resourceTable = []row[criResources, resources]{
 	{"memory_swap_limit_in_bytes", "Memory.Swap", func(p *criResources, l *resources) { l.Memory.Swap = nonZero(p.MemorySwapLimitInBytes) }, ""},
 }
 
-// containerTable has one row for each field of ContainerConfig, in the order of the CRI. Only a row with a read
-// function has the number of its field.
+// containerTable has one row for each field of ContainerConfig, in the order of the CRI. A row sets number only if it
+// also has a read function.
 var containerTable = []configRow{
 	{proto: "metadata.name", lifecycle: "Name", number: 1, read: (*configDecoder).metadata},
 	{proto: "metadata.attempt", note: relayedUnchanged},
@@ -133,20 +133,20 @@ func PodOfConfig(p *criPod, id, handler string) *ourPod {
 	return l
 }
 
-// rowsOf lists a conversion table for the docs.
-func rowsOf[P, L any](table []row[P, L], message, word string) []Row {
+// rowsOf returns the rows of a conversion table for the docs. message is the type in the CRI.
+func rowsOf[P, L any](table []row[P, L], message, lifecycleType string) []Row {
 	var rows []Row
 	for _, f := range table {
-		rows = append(rows, rowOf(message, f.proto, word, f.lifecycle, f.note))
+		rows = append(rows, rowOf(message, f.proto, lifecycleType, f.lifecycle, f.note))
 	}
 	return rows
 }
 
-// rowOf returns a row for the docs. word is the name of the lifecycle type, and life that of its field.
-func rowOf(message, proto, word, life, note string) Row {
+// rowOf returns a row for the docs. lifecycleType is the type that has lifecycleField, which may be "".
+func rowOf(message, proto, lifecycleType, lifecycleField, note string) Row {
 	r := Row{Proto: message + "." + proto, Note: note}
-	if life != "" {
-		r.Lifecycle = word + "." + life
+	if lifecycleField != "" {
+		r.Lifecycle = lifecycleType + "." + lifecycleField
 	}
 	return r
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/trimtab/trimtab/internal/protofields"
 )
 
-// ListItem has the parts of a list entry that a comparison of lists needs. The agent requests lists often. They consist
-// mostly of labels and annotations, which the decoder skips.
+// ListItem has the fields of a list entry that a comparison of two lists needs. The agent requests lists often. Lists
+// consist mostly of labels and annotations, which the decoder skips.
 type ListItem struct {
 	ID    string
 	Pod   string // the id of a container's pod; "" for a pod
@@ -30,8 +30,8 @@ const (
 	StateExited  = int32(cri.ContainerState_CONTAINER_EXITED)
 )
 
-// fieldNumbers has the field numbers of the items of a list (api.proto of the CRI, v1). In both answers field 1 has the
-// items.
+// fieldNumbers has the numbers of fields in an item of a list (api.proto of the CRI, v1). The items themselves are
+// field 1 of the answer to each list call.
 type fieldNumbers struct{ id, pod, state protowire.Number }
 
 var (
@@ -101,7 +101,7 @@ func decodeItems(b []byte, s fieldNumbers) ([]ListItem, error) {
 			case n == s.pod && text != nil:
 				l.Pod = string(text)
 			case n == s.state && text == nil:
-				l.State = int32(v) //nolint:gosec // as protobuf reads an enum
+				l.State = int32(v) //nolint:gosec // protobuf also truncates an enum to 32 bits
 			}
 			return nil
 		})

@@ -5,9 +5,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// resourceSetters has, for each field of resources that values can set, the function that sets it. Requests for
-// creations and for updates have these fields. In the CRI, 0 and "" mean unset. A function returns false for a value
-// that the CRI cannot express.
+// resourceSetters has, for each setting that the CRI's resources can carry, a function that sets the field in the
+// resources. The function returns false for a value that the CRI cannot express: in the CRI, 0 and "" mean unset. The
+// requests CreateContainer and UpdateContainerResources both contain such resources.
 var resourceSetters = map[lifecycle.Field]func(*criResources, lifecycle.Value) bool{
 	lifecycle.CPUShares:   carry.NumberSetter(1, func(r *criResources, n int64) { r.CpuShares = n }),
 	lifecycle.CPUQuota:    carry.NumberSetter(-1, func(r *criResources, n int64) { r.CpuQuota = n }),
@@ -21,7 +21,8 @@ var resourceSetters = map[lifecycle.Field]func(*criResources, lifecycle.Value) b
 // CanPut reports whether the resources of the CRI have a field for values of f.
 func CanPut(f lifecycle.Field) bool { return resourceSetters[f] != nil }
 
-// Put puts a value into resources. It returns false for a value that the CRI cannot express.
+// Put puts a value into resources. It returns false if the value is not for a container, or if the CRI cannot express
+// the value.
 func Put(r *criResources, v lifecycle.Value) bool {
 	put := resourceSetters[v.Field]
 	return put != nil && v.Scope == lifecycle.OfContainer && put(r, v)

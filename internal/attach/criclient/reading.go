@@ -12,11 +12,11 @@ import (
 	"github.com/trimtab/trimtab/internal/protofields"
 )
 
-// configRow describes one field of ContainerConfig. Without read, the field is not converted, and the note says
-// why. A proto that ends in "." stands for all fields below it.
+// configRow describes one field of ContainerConfig. If read is nil, the field is not converted, and note says why. If
+// proto ends in ".", it names a message, and the row is for all fields of this message.
 type configRow struct {
-	proto, lifecycle string
-	number           protowire.Number // in ContainerConfig (api.proto of the CRI, v1)
+	proto, lifecycle string           // the names of the field in the CRI and in package lifecycle
+	number           protowire.Number // the field's number in ContainerConfig (api.proto of the CRI, v1)
 	read             func(r *configDecoder, b []byte) error
 	note             string
 }
@@ -31,18 +31,19 @@ var configFields = func() (of [32]func(r *configDecoder, b []byte) error) {
 	return of
 }()
 
-// configDecoder decodes a ContainerConfig from the bytes of a request. It must be fast, because the kubelet waits. It
-// therefore decodes into lifecycle types directly, and all strings share one buffer. As everywhere in protobuf, the
-// last occurrence of a field counts, messages that occur twice are merged, and unknown fields are skipped.
+// configDecoder decodes a ContainerConfig from the bytes of a request. It must be fast, because the kubelet waits for
+// the answer to the request. It therefore decodes into lifecycle types directly, and all strings share one buffer. As
+// everywhere in protobuf, the last occurrence of a field counts, messages that occur twice are merged, and unknown
+// fields are skipped.
 type configDecoder struct {
 	container *lifecycle.Container
-	buffer    strings.Builder
+	buffer    strings.Builder // has all decoded strings
 
-	commands, arguments []string
+	commands, arguments []string // the fields command and args
 
-	options []string // the mount options of all mounts, two for each mount; the mounts have parts of this list
+	options []string // the mount options of all mounts, two for each mount; each mount's Options is a slice of this list
 
-	resources *criResources
+	resources *criResources // nil if the request has no linux.resources
 }
 
 var errNotUTF8 = errors.New("a string of the request is not UTF-8")
@@ -70,11 +71,12 @@ func ContainerOfConfig(config []byte, pod string) (l *lifecycle.Container, ok bo
 		l.OOMScoreAdj = lifecycle.Some(r.resources.OomScoreAdj) // 0 is a valid score and does not mean unset
 	}
 	l.Args = append(r.commands, r.arguments...)
-	l.CompactIDs() // strings that are kept longer than the rest get their own buffer
+	l.CompactIDs() // the agent stores some strings for long, and these strings must not keep the whole buffer in memory
 	return l, true
 }
 
-// allocate allocates the memory for the strings, and for the lists and maps of common fields, before they are decoded.
+// allocate allocates the memory for all strings, and for the lists and maps of the fields that most containers have. It
+// counts the fields before configDecoder decodes them.
 func (r *configDecoder) allocate(config []byte) {
 	var n [len(configFields)]int
 	size := 0
@@ -100,7 +102,7 @@ func (r *configDecoder) allocate(config []byte) {
 	}
 }
 
-// readString returns a field as a string.
+// readString copies the bytes of a field to the buffer, and returns them as a string.
 func (r *configDecoder) readString(b []byte) (string, error) {
 	if !utf8.Valid(b) {
 		return "", errNotUTF8
@@ -128,7 +130,7 @@ func (r *configDecoder) readStrings(b []byte, into ...stringField) error {
 	})
 }
 
-// addPair reads an entry of a map, and adds it to into.
+// addPair reads an entry of a protobuf map, and adds the entry to the Go map that the parameter into points to.
 func (r *configDecoder) addPair(into map[string]string, b []byte) error {
 	var key, value string
 	err := r.readStrings(b, stringField{1, &key}, stringField{2, &value})
@@ -136,10 +138,12 @@ func (r *configDecoder) addPair(into map[string]string, b []byte) error {
 	return err
 }
 
+// metadata reads the name of the container.
 func (r *configDecoder) metadata(b []byte) error {
 	return r.readStrings(b, stringField{1, &r.container.Name})
 }
 
+// image reads the reference of the image, and the name that the user specified.
 func (r *configDecoder) image(b []byte) error {
 	if r.container.Image == nil {
 		r.container.Image = &lifecycle.Image{}
@@ -154,7 +158,7 @@ func (r *configDecoder) addString(list *[]string, b []byte) error {
 	return err
 }
 
-// env reads an environment variable. Its value may have any bytes, also invalid UTF-8.
+// env reads an environment variable. The variable's value may be invalid UTF-8.
 func (r *configDecoder) env(b []byte) error {
 	var key, value []byte
 	if err := protofields.Each(b, func(n protowire.Number, _ uint64, b []byte) error {
@@ -177,6 +181,7 @@ func (r *configDecoder) env(b []byte) error {
 	return err
 }
 
+// mount reads a bind mount.
 func (r *configDecoder) mount(b []byte) error {
 	m := lifecycle.Mount{Type: "bind"}
 	access := "rw"
@@ -200,7 +205,7 @@ func (r *configDecoder) mount(b []byte) error {
 	return err
 }
 
-// device reads the path of a device in the container.
+// device reads a device. The CRI has only the device's path in the container.
 func (r *configDecoder) device(b []byte) error {
 	var path string
 	err := r.readStrings(b, stringField{1, &path})
@@ -208,6 +213,7 @@ func (r *configDecoder) device(b []byte) error {
 	return err
 }
 
+// cdi reads the name of a CDI device.
 func (r *configDecoder) cdi(b []byte) error {
 	var name string
 	err := r.readStrings(b, stringField{1, &name})

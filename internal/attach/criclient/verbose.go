@@ -13,9 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// verboseInfo is the part that the agent uses of the JSON under the key "info" of a verbose status. containerd (1.6 to
-// 2.x) and CRI-O write this JSON. Of the OCI spec verboseInfo has only the fields that decisions need, because the
-// seccomp part alone is larger than all of them.
+// verboseInfo has the fields that the agent uses of the JSON in a verbose status (key "info"). containerd (1.6 to 2.x)
+// and CRI-O write this JSON. verboseInfo has only those fields of the OCI spec that decisions need, because the whole
+// spec is long: its seccomp profile alone is larger than all these fields.
 type verboseInfo struct {
 	SandboxID string `json:"sandboxID"`
 	PID       uint32 `json:"pid"`
@@ -43,8 +43,8 @@ type verboseInfo struct {
 	} `json:"config"`
 }
 
-// readVerbose reads the JSON of a verbose status. It reads as much as it can, because each runtime decides what its
-// verbose status contains. The error is about the part that it could not read.
+// readVerbose reads the JSON of a verbose status. Each runtime decides what this JSON contains. After an error, v has
+// the fields that readVerbose could read.
 func readVerbose(info map[string]string) (v verboseInfo, err error) {
 	text, ok := info["info"]
 	if !ok {
@@ -56,7 +56,8 @@ func readVerbose(info map[string]string) (v verboseInfo, err error) {
 	return v, nil
 }
 
-// resourcesInAnnotation reads the resources in the text of an annotation. It returns nil if the text has none.
+// resourcesInAnnotation reads resources from the JSON text of an annotation. It returns nil if the text is "" or not
+// valid.
 func resourcesInAnnotation(text string) *lifecycle.Resources {
 	var r *cri.LinuxContainerResources
 	if text == "" || json.Unmarshal([]byte(text), &r) != nil {
@@ -65,7 +66,7 @@ func resourcesInAnnotation(text string) *lifecycle.Resources {
 	return Resources(r)
 }
 
-// addToPod adds what the verbose status says about the pod to p.
+// addToPod sets the fields of p that only the verbose status contains.
 func (v *verboseInfo) addToPod(p *lifecycle.Pod) {
 	// CRI-O reports the cgroup and the resources only in annotations of the spec.
 	annotated := runtimes.ReadSandboxAnnotations(v.Spec.Annotations, p.Annotations, p.Labels)
@@ -77,8 +78,8 @@ func (v *verboseInfo) addToPod(p *lifecycle.Pod) {
 	}
 }
 
-// addToContainer adds what the verbose status says about the container to c. The OCI spec also has the annotations that
-// NRI plugins added, such as the record that the agent stores in a container's annotations.
+// addToContainer adds the fields of the verbose status to c. The OCI spec in the verbose status also has annotations
+// that NRI plugins added, such as the record that the agent stores in a container's annotations.
 func (v *verboseInfo) addToContainer(c *lifecycle.Container) {
 	spec := &v.Spec
 	c.PID, c.Args, c.Env, c.OOMScoreAdj = v.PID, spec.Process.Args, spec.Process.Env, opt(spec.Process.OOMScoreAdj)

@@ -20,7 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// The states of an attachment in addition to those of package connect, as Status returns them.
+// States that Attachment.Status returns, in addition to the states of package connect.
 const (
 	StateWaiting     = "waiting for socket"
 	StateDialing     = "dialing"
@@ -32,17 +32,17 @@ const (
 var (
 	// ErrDetached is the error of Update while no runtime is connected and synchronised.
 	ErrDetached = errors.New("the agent is not connected to the runtime")
-	// ErrInHandler means that a handler called Update while it answered an event. Update would then wait for the runtime,
-	// and a runtime that handles one NRI request at a time would wait for the handler's answer.
+	// ErrInHandler means that a handler called Update while it answered an event. If the runtime handles one NRI
+	// request at a time, Update would wait for the runtime, and the runtime would wait for the handler's answer.
 	ErrInHandler = errors.New("update containers through NRI: a handler must not call Update while it answers an event")
-	// ErrRuntimeGone is the error of Run in a launched plugin. It means that the runtime that launched this process closed
-	// the connection. That runtime opens no other connection.
+	// ErrRuntimeGone is the error of Run in a launched plugin. It means that the runtime that launched this process
+	// closed the connection. That runtime opens no other connection.
 	ErrRuntimeGone = errors.New("the runtime that launched this plugin closed the connection")
 )
 
 // Options configure an Attachment. Handler and Log are required.
 type Options struct {
-	Socket  string // the path of the runtime's NRI socket; default: that of the NRI library
+	Socket  string // the path of the runtime's NRI socket; default: /var/run/nri/nri.sock
 	Name    string // the name of the plugin; default: trimtab
 	Index   string // two digits; the runtime calls plugins in the order of their indices. Default: 50
 	Handler conductor.Handler
@@ -50,16 +50,17 @@ type Options struct {
 	// FailRequest asks the runtime to fail a request that the agent does not answer in time, instead of continuing
 	// without the agent. Runtimes with an NRI release before 0.12.4 ignore FailRequest.
 	FailRequest bool
-	// UnchangedCalls are the calls whose answers the attachment does not change.
+	// UnchangedCalls are the calls that the configuration option disabledStages lists. The agent changes nothing in the
+	// answers to these calls.
 	UnchangedCalls []runtimes.Call
-	// OnConfigure receives the configuration that a runtime stores for a plugin it launched, if there is one. An
-	// error refuses the connection.
+	// OnConfigure is called with the configuration that the runtime stores for a launched plugin, if the runtime has
+	// one. If OnConfigure returns an error, the attachment refuses the connection.
 	OnConfigure func(yaml string) error
-	// Admit is called before each registration. While it returns an error, the attachment stays unconnected, in
-	// connect.StateStandby. If it is nil, the attachment always connects.
+	// Admit is called before each registration. While Admit returns an error, the attachment stays unconnected, in
+	// connect.StateStandby. If Admit is nil, the attachment always connects.
 	Admit func() error
-	// OnState is called with each state that the attachment enters, in order, and with the error that Status would
-	// return. It must not call the attachment.
+	// OnState is called with each state that the attachment enters, in order, and with the error that Status then
+	// returns. OnState must not call methods of the attachment.
 	OnState          func(state string, err error)
 	Backoff          connect.Backoff // default: 0.5 s to 15 s
 	HandshakeTimeout time.Duration   // how long a registration may take; default: 10 s
@@ -68,7 +69,7 @@ type Options struct {
 	WriteTimeout time.Duration
 	// AdmitInterval is the pause between calls of Admit; default: 0.2 s.
 	AdmitInterval time.Duration
-	Dial          socket.Dialer // to the runtime
+	Dial          socket.Dialer // connects to the runtime's socket
 	// Polls makes the attachment poll for the socket instead of using inotify.
 	Polls bool
 }
@@ -87,13 +88,16 @@ type Attachment struct {
 type lastRuntime struct {
 	peer         peer
 	capabilities conductor.Capabilities // what the attachment can change in this runtime
-	// The runtime's timeouts for a registration and for a request, as Configure sent them; 0 if it sent none.
+	// The runtime's timeouts for a registration and for a request, from the Configure request; 0 if the request had
+	// none.
 	registration, request time.Duration
 }
 
+// newLastRuntime returns the runtime p with its timeouts. For a request timeout of 0, the capabilities have the default
+// of the NRI library.
 func newLastRuntime(p peer, registration, request time.Duration) *lastRuntime {
 	can := p.capabilities()
-	can.AnswersWithin = cmp.Or(max(request, 0), stub.DefaultRequestTimeout)
+	can.AnswerTimeout = cmp.Or(max(request, 0), stub.DefaultRequestTimeout)
 	return &lastRuntime{p, can, registration, request}
 }
 
@@ -116,37 +120,39 @@ func New(o Options) *Attachment {
 	return a
 }
 
-// Launched reports whether a runtime started this process as a pre-installed plugin and left a connection for it.
+// Launched reports whether a runtime started this process as a pre-installed plugin and passed a connection to it.
 func Launched() bool { return os.Getenv(api.PluginSocketEnvVar) != "" }
 
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "nri" }
 
-// Capabilities are what the connected runtime supports. They never include values of pods: NRI has no call that
-// changes a pod.
+// Capabilities returns what the runtime of the last connection supports. The result never includes values of pods: NRI
+// has no call that changes a pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	can := a.lastRuntime.Load().capabilities
 	can.UnchangedCalls = a.o.UnchangedCalls
 	return can
 }
 
-// MissingFields lists the fields that newer runtimes carry and the runtime of the last connection does not.
+// MissingFields lists the fields that newer runtimes apply from an answer to CreateContainer, and that the runtime of
+// the last connection does not apply.
 func (a *Attachment) MissingFields() []lifecycle.Field { return a.peer().missingFields() }
 
+// peer returns the runtime of the last connection.
 func (a *Attachment) peer() peer { return a.lastRuntime.Load().peer }
 
-// About names the runtime and its NRI release. It is empty before the first connection.
+// About returns the name, release and NRI release of the runtime of the last connection; "" if there was none.
 func (a *Attachment) About() string { return a.peer().about }
 
-// Status returns the state of the connection, the runtime of the last connection, and the last error since the
-// attachment last worked.
+// Status returns the state of the connection, the runtime of the last connection, and the last error. The error is nil
+// if none has occurred since the attachment was last synchronised.
 func (a *Attachment) Status() (state, runtime string, err error) {
 	state, err = a.state.Get()
 	return state, a.About(), err
 }
 
-// Timeouts returns how long the runtime waits for a registration and for an answer, as its last Configure request said.
-// A timeout is 0 if that request did not have it.
+// Timeouts returns how long the runtime waits for a registration and for an answer, according to the last Configure
+// request. A timeout is 0 if the Configure request did not have it.
 func (a *Attachment) Timeouts() (registration, request time.Duration) {
 	m := a.lastRuntime.Load()
 	return m.registration, m.request
@@ -158,8 +164,8 @@ func States() []string {
 }
 
 // Update sends unsolicited updates to the runtime, and returns the ids of the containers whose update the runtime
-// refused. It makes one call at a time, which ends with ctx or after updateTimeout. A handler must not call Update
-// while it answers an event. Update returns ErrInHandler if ctx shows that this is the case.
+// refused. It makes one call at a time. A call ends when ctx ends, or after updateTimeout. A handler must not call
+// Update while it answers an event. If ctx is the context of a handler, Update returns ErrInHandler.
 func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]string, error) {
 	if ctx.Value(inHandlerKey{}) != nil {
 		return nil, ErrInHandler
@@ -175,7 +181,8 @@ func (a *Attachment) Update(ctx context.Context, what []conductor.Settings) ([]s
 	return failed, nil
 }
 
-// enter moves the attachment to a state, logs a change of state, and calls OnState.
+// enter sets the state of the attachment, logs a change of state, and calls OnState. The parameter err is the error
+// that caused the change, or nil.
 func (a *Attachment) enter(state string, err error) {
 	cause := a.state.Enter(a.o.Log, "the state of the NRI connection has changed", state, err)
 	if a.o.OnState != nil {

@@ -46,8 +46,8 @@ func (a *Attachment) runSocket(ctx context.Context) error {
 	return nil
 }
 
-// attempt makes one connection and serves it until it ends. worked reports whether the runtime sent Synchronize or
-// another event.
+// attempt makes one connection and serves it until it ends. The result worked is true if the runtime sent Synchronize
+// or another event.
 func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	a.enter(StateDialing, nil)
 	limited, cancel := context.WithTimeout(ctx, a.o.HandshakeTimeout)
@@ -59,17 +59,17 @@ func (a *Attachment) attempt(ctx context.Context) (worked bool, err error) {
 	return a.serve(ctx, conn)
 }
 
-// runLaunched serves the connection that the runtime passed to this process. It returns when the runtime closes the
-// connection, because the runtime opens no other.
+// runLaunched serves the connection that the runtime passed to this process. It returns when the runtime closes this
+// connection, because the runtime opens no other connection.
 func (a *Attachment) runLaunched(ctx context.Context) error {
 	env := os.Getenv(api.PluginSocketEnvVar)
 	fd, err := strconv.Atoi(env)
 	if err != nil {
-		return fmt.Errorf("launched nri plugin: read a file descriptor from %s=%q: %w", api.PluginSocketEnvVar, env, err)
+		return fmt.Errorf("launched NRI plugin: read a file descriptor from %s=%q: %w", api.PluginSocketEnvVar, env, err)
 	}
 	conn, err := nrinet.NewFdConn(fd)
 	if err != nil {
-		return fmt.Errorf("launched nri plugin: %w", err)
+		return fmt.Errorf("launched NRI plugin: open the runtime's connection, file descriptor %d: %w", fd, err)
 	}
 	if refused := a.awaitAdmission(ctx); refused != nil && ctx.Err() == nil {
 		err = a.runRegisteredOnly(ctx, conn, refused)
@@ -82,8 +82,9 @@ func (a *Attachment) runLaunched(ctx context.Context) error {
 	return errors.Join(ErrRuntimeGone, err)
 }
 
-// launchTimeout is how long a launched plugin waits until Admit returns nil, because the plugin that the runtime
-// launched before may be about to exit. launchTimeout is shorter than the time that runtimes wait for a registration.
+// launchTimeout is how long a launched plugin waits until Admit returns nil. It must wait, because the plugin process
+// that the runtime launched before may still be about to exit. launchTimeout is shorter than the time that runtimes
+// wait for a registration.
 const launchTimeout = 2 * time.Second
 
 // awaitAdmission calls Admit until it returns nil, or launchTimeout has passed. It returns the last error of Admit.
@@ -96,8 +97,8 @@ func (a *Attachment) awaitAdmission(ctx context.Context) (refused error) {
 }
 
 // runRegisteredOnly registers over the connection that the runtime passed to this process, because some runtimes do not
-// start otherwise. The answers on this connection change nothing. A launched plugin can register only once. When Admit
-// admits this agent, runRegisteredOnly therefore attaches through the socket, as an external plugin does.
+// start before the plugin has registered. The answers on this connection change nothing. A launched plugin can register
+// only once. So when Admit returns nil, the agent attaches through the runtime's socket, as an external plugin.
 func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refused error) error {
 	s, err := newSession(ctx, a, conn)
 	if err != nil {
@@ -138,8 +139,8 @@ func (a *Attachment) serveEvents(ctx context.Context, s *session) error {
 	return s.awaitEnd(ctx)
 }
 
-// serve runs one session over conn, from the registration to the end of the connection. worked reports whether the
-// registration succeeded.
+// serve runs one session over conn, from the registration to the end of the connection. The result worked is true if
+// the runtime sent Synchronize or another event.
 func (a *Attachment) serve(ctx context.Context, conn net.Conn) (worked bool, err error) {
 	s, err := newSession(ctx, a, conn)
 	if err != nil {

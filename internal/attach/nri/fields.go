@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Row describes one field of NRI's messages, for the docs: the lifecycle field to which it is converted, the NRI
-// release that added it, and whether answers set it.
+// Row describes one field of NRI's messages, for the docs: the lifecycle field to which the NRI field is converted, the
+// NRI release that added the NRI field, and whether answers set it.
 type Row struct {
 	Proto      string // e.g. Container.linux.resources.cpu.shares
 	Lifecycle  string // e.g. Container.Resources.CPU.Shares; empty if the field is not converted
@@ -35,10 +35,12 @@ type table[P, L any] []field[P, L]
 
 // nestedTable is a conversion table of any message type.
 type nestedTable interface {
+	// describe lists the rows of the table, for the docs. The parameter parent is the row of the field that holds the
+	// message. The parameter seen maps each table that was listed before to the name of the field where it was listed.
 	describe(parent Row, seen map[nestedTable]string) []Row
 }
 
-// convert converts the message p to l. If p is nil, it does nothing.
+// convert sets the fields of l from the message p. If p is nil, convert does nothing.
 func (t *table[P, L]) convert(p *P, l *L) {
 	if p == nil {
 		return
@@ -72,25 +74,25 @@ func convertList[P, L any](t *table[P, L], in []*P) []L {
 	return out
 }
 
-// convertStrings converts a repeated message to one string per element.
-func convertStrings[P any](in []P, of func(P) string) []string {
+// convertStrings converts each element of a repeated message with toString.
+func convertStrings[P any](in []P, toString func(P) string) []string {
 	if len(in) == 0 {
 		return nil
 	}
 	out := make([]string, len(in))
 	for i, p := range in {
-		out[i] = of(p)
+		out[i] = toString(p)
 	}
 	return out
 }
 
-// optionalMessage is any of NRI's Optional messages.
+// optionalMessage is any of NRI's Optional messages, such as OptionalInt64.
 type optionalMessage[T any, W any] interface {
 	*W
 	GetValue() T
 }
 
-// opt unwraps an Optional message.
+// opt converts an Optional message to an Opt. It converts nil to an Opt that is not set.
 func opt[T comparable, W any, PW optionalMessage[T, W]](w PW) lifecycle.Opt[T] {
 	if w == nil {
 		return lifecycle.Opt[T]{}
@@ -98,8 +100,8 @@ func opt[T comparable, W any, PW optionalMessage[T, W]](w PW) lifecycle.Opt[T] {
 	return lifecycle.Some(w.GetValue())
 }
 
-// describe lists the table's rows below parent. seen has the tables that were listed before. For such a table, describe
-// refers to the first listing and does not repeat the rows.
+// describe lists the table's rows below the row parent. If a nested table was listed before (seen), describe adds a
+// note that names the first listing, and does not repeat the rows.
 func (t *table[P, L]) describe(parent Row, seen map[nestedTable]string) []Row {
 	seen[t] = parent.Proto
 	var rows []Row
@@ -137,8 +139,8 @@ func Rows() []Row {
 		}
 	}
 	for _, s := range settings {
-		if s.adjustOnly != "" {
-			rows = append(rows, Row{Proto: "ContainerAdjustment." + s.proto, NRIVersion: s.adjustOnly, Setting: s.field.String(), Adjust: true, Note: s.note})
+		if s.adjustOnlySince != "" {
+			rows = append(rows, Row{Proto: "ContainerAdjustment." + s.proto, NRIVersion: s.adjustOnlySince, Setting: s.field.String(), Adjust: true, Note: s.note})
 		}
 	}
 	return rows

@@ -22,7 +22,7 @@ var linuxContainerTable = table[nriLinuxContainer, container]{
 	{"seccomp_profile", "Seccomp", "0.10", func(p *nriLinuxContainer, l *container) { l.Seccomp = convertOne(&profileTable, p.SeccompProfile) }, &profileTable, ""},
 	{"seccomp_policy", "SeccompRules", "0.10", func(p *nriLinuxContainer, l *container) { l.SeccompRules = convertOne(&seccompTable, p.SeccompPolicy) }, &seccompTable, ""},
 	{"sysctl{}", "Sysctl{}", "0.11", func(p *nriLinuxContainer, l *container) { l.Sysctl = p.Sysctl }, nil, ""},
-	{"net_devices{}", "NetDevices{}", "0.11", func(p *nriLinuxContainer, l *container) { l.NetDevices = convertNetDevices(p.NetDevices) }, nil, "the interface's name in the container; the key is its name on the host"},
+	{"net_devices{}", "NetDevices{}", "0.11", func(p *nriLinuxContainer, l *container) { l.NetDevices = convertNetDevices(p.NetDevices) }, nil, "the value is the interface's name in the container, and the key is its name on the host"},
 	{"scheduler", "Scheduler", "0.11", func(p *nriLinuxContainer, l *container) { l.Scheduler = convertOne(&schedulerTable, p.Scheduler) }, &schedulerTable, ""},
 	{"rdt", "RDT", "0.11", func(p *nriLinuxContainer, l *container) { l.RDT = convertOne(&rdtTable, p.Rdt) }, &rdtTable, ""},
 }
@@ -48,8 +48,8 @@ var containerTable = table[nriContainer, container]{
 	{"started_at", "StartedAt", "0.10", func(p *nriContainer, l *container) { l.StartedAt = p.StartedAt }, nil, ""},
 	{"finished_at", "FinishedAt", "0.10", func(p *nriContainer, l *container) { l.FinishedAt = p.FinishedAt }, nil, ""},
 	{"exit_code", "ExitCode", "0.10", func(p *nriContainer, l *container) { l.ExitCode = p.ExitCode }, nil, ""},
-	{"status_reason", "Reason", "0.10", func(p *nriContainer, l *container) { l.Reason = p.StatusReason }, nil, "containerd does not forward it"},
-	{"status_message", "Message", "0.10", func(p *nriContainer, l *container) { l.Message = p.StatusMessage }, nil, "containerd does not forward it"},
+	{"status_reason", "Reason", "0.10", func(p *nriContainer, l *container) { l.Reason = p.StatusReason }, nil, "containerd does not send it"},
+	{"status_message", "Message", "0.10", func(p *nriContainer, l *container) { l.Message = p.StatusMessage }, nil, "containerd does not send it"},
 	{"CDI_devices[]", "CDIDevices[]", "0.10", func(p *nriContainer, l *container) {
 		l.CDIDevices = convertStrings(p.CDIDevices, (*api.CDIDevice).GetName)
 	}, nil, "CRI-O does not fill it"},
@@ -60,6 +60,7 @@ var containerTable = table[nriContainer, container]{
 // convertContainer converts a container of NRI. It converts nil to nil.
 func convertContainer(p *api.Container) *lifecycle.Container { return convertOne(&containerTable, p) }
 
+// convertNetDevices returns the name of each network interface in the container, by the interface's name on the host.
 func convertNetDevices(in map[string]*api.LinuxNetDevice) map[string]string {
 	if len(in) == 0 {
 		return nil

@@ -28,7 +28,7 @@ var hookTable = table[api.Hook, lifecycle.OCIHook]{
 	{"path", "Path", "0.2", func(p *api.Hook, l *lifecycle.OCIHook) { l.Path = p.Path }, nil, ""},
 	{"args[]", "Args[]", "0.2", func(p *api.Hook, l *lifecycle.OCIHook) { l.Args = p.Args }, nil, ""},
 	{"env[]", "Env[]", "0.2", func(p *api.Hook, l *lifecycle.OCIHook) { l.Env = p.Env }, nil, ""},
-	{"timeout", "Timeout", "0.2", func(p *api.Hook, l *lifecycle.OCIHook) { l.Timeout = p.Timeout.GetValue() }, nil, "absent becomes 0"},
+	{"timeout", "Timeout", "0.2", func(p *api.Hook, l *lifecycle.OCIHook) { l.Timeout = p.Timeout.GetValue() }, nil, "a missing timeout becomes 0"},
 }
 
 var hooksTable = table[nriHooks, ourHooks]{
@@ -51,17 +51,17 @@ var deviceTable = table[nriDevice, ourDevice]{
 }
 
 var ioPriorityTable = table[api.LinuxIOPriority, lifecycle.IOPriority]{
-	{"class", "Class", "0.10", func(p *api.LinuxIOPriority, l *lifecycle.IOPriority) { l.Class = p.Class.String() }, nil, "by name"},
+	{"class", "Class", "0.10", func(p *api.LinuxIOPriority, l *lifecycle.IOPriority) { l.Class = p.Class.String() }, nil, "the name of the enum value"},
 	{"priority", "Priority", "0.10", func(p *api.LinuxIOPriority, l *lifecycle.IOPriority) { l.Priority = p.Priority }, nil, ""},
 }
 
 var profileTable = table[api.SecurityProfile, lifecycle.SecurityProfile]{
-	{"profile_type", "Type", "0.10", func(p *api.SecurityProfile, l *lifecycle.SecurityProfile) { l.Type = p.ProfileType.String() }, nil, "by name"},
+	{"profile_type", "Type", "0.10", func(p *api.SecurityProfile, l *lifecycle.SecurityProfile) { l.Type = p.ProfileType.String() }, nil, "the name of the enum value"},
 	{"localhost_ref", "Localhost", "0.10", func(p *api.SecurityProfile, l *lifecycle.SecurityProfile) { l.Localhost = p.LocalhostRef }, nil, ""},
 }
 
 // seccompNotConverted is the note in the docs for the fields of a seccomp filter that the attachment does not convert.
-const seccompNotConverted = "not carried: policies never change a seccomp filter, so they get only a summary of it"
+const seccompNotConverted = "not converted: policies never change a seccomp filter, so they get only a summary of it"
 
 var seccompTable = table[api.LinuxSeccomp, lifecycle.SeccompPolicy]{
 	{"default_action", "DefaultAction", "0.10", func(p *api.LinuxSeccomp, l *lifecycle.SeccompPolicy) { l.DefaultAction = p.DefaultAction }, nil, ""},
@@ -74,12 +74,12 @@ var seccompTable = table[api.LinuxSeccomp, lifecycle.SeccompPolicy]{
 }
 
 var schedulerTable = table[nriScheduler, ourScheduler]{
-	{"policy", "Policy", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Policy = p.Policy.String() }, nil, "by name"},
+	{"policy", "Policy", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Policy = p.Policy.String() }, nil, "the name of the enum value"},
 	{"nice", "Nice", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Nice = p.Nice }, nil, ""},
 	{"priority", "Priority", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Priority = p.Priority }, nil, ""},
 	{"flags[]", "Flags[]", "0.11", func(p *nriScheduler, l *ourScheduler) {
 		l.Flags = convertStrings(p.Flags, api.LinuxSchedulerFlag.String)
-	}, nil, "by name"},
+	}, nil, "the names of the enum values"},
 	{"runtime", "Runtime", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Runtime = p.Runtime }, nil, ""},
 	{"deadline", "Deadline", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Deadline = p.Deadline }, nil, ""},
 	{"period", "Period", "0.11", func(p *nriScheduler, l *ourScheduler) { l.Period = p.Period }, nil, ""},
@@ -87,9 +87,9 @@ var schedulerTable = table[nriScheduler, ourScheduler]{
 
 var rdtTable = table[api.LinuxRdt, lifecycle.RDT]{
 	{"clos_id", "ClosID", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.ClosID = opt(p.ClosId) }, nil, ""},
-	{"schemata", "Schemata[]", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.Schemata = p.Schemata.GetValue() }, nil, "absent and empty are the same"},
+	{"schemata", "Schemata[]", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.Schemata = p.Schemata.GetValue() }, nil, "a missing list and an empty list have the same meaning"},
 	{"enable_monitoring", "Monitoring", "0.11", func(p *api.LinuxRdt, l *lifecycle.RDT) { l.Monitoring = opt(p.EnableMonitoring) }, nil, ""},
-	{"remove", "", "0.11", nil, nil, "not carried: a marker for adjustments, which runtimes never send"},
+	{"remove", "", "0.11", nil, nil, "not converted: runtimes never send this marker, which is only for adjustments"},
 }
 
 var rlimitTable = table[api.POSIXRlimit, lifecycle.Rlimit]{

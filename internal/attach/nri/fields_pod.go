@@ -31,7 +31,7 @@ var podTable = table[nriPod, ourPod]{
 	{"name", "Name", "0.2", func(p *nriPod, l *ourPod) { l.Name = p.Name }, nil, ""},
 	{"uid", "UID", "0.2", func(p *nriPod, l *ourPod) { l.UID = p.Uid }, nil, ""},
 	{"namespace", "Namespace", "0.2", func(p *nriPod, l *ourPod) { l.Namespace = p.Namespace }, nil, ""},
-	{"labels{}", "Labels{}", "0.2", func(p *nriPod, l *ourPod) { l.Labels = p.Labels }, nil, "some runtimes leave them out"},
+	{"labels{}", "Labels{}", "0.2", func(p *nriPod, l *ourPod) { l.Labels = p.Labels }, nil, "some runtimes do not send them"},
 	{"annotations{}", "Annotations{}", "0.2", func(p *nriPod, l *ourPod) { l.Annotations = p.Annotations }, nil, ""},
 	{"runtime_handler", "RuntimeHandler", "0.2", func(p *nriPod, l *ourPod) { l.RuntimeHandler = p.RuntimeHandler }, nil, ""},
 	{"linux", "", "0.2", func(p *nriPod, l *ourPod) { linuxPodTable.convert(p.Linux, l) }, &linuxPodTable, ""},

@@ -91,7 +91,7 @@ func TestRows(t *testing.T) {
 		if rows[r.Proto] = r; r.Setting != "" {
 			set[r.Setting] = true
 		}
-		if r.Lifecycle == "" && !strings.HasPrefix(r.Proto, "ContainerAdjustment.") && !strings.HasPrefix(r.Note, "not carried: ") {
+		if r.Lifecycle == "" && !strings.HasPrefix(r.Proto, "ContainerAdjustment.") && !strings.HasPrefix(r.Note, "not converted: ") {
 			t.Errorf("%s is not carried without a reason", r.Proto)
 		}
 		if runtimes.ParseVersion(r.NRIVersion) == (version{}) {

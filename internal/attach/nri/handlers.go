@@ -71,9 +71,9 @@ func (s *session) passConfig(config string) error {
 	return nil
 }
 
-// Synchronize passes the runtime's pods and containers to the handler. Its answer has no updates. It answers after half
-// of the runtime's timeout even if the handler still runs. A runtime disconnects a plugin that answers too late, and a
-// slow handler would be too late after each new connection.
+// Synchronize passes the runtime's pods and containers to the handler. The answer has no updates. If the handler still
+// runs after half of the runtime's timeout, Synchronize no longer waits for it. Otherwise the runtime would disconnect
+// the agent, and a slow handler would be too late after each reconnection.
 func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
 	if s.registerOnly {
 		return nil, nil
@@ -101,17 +101,17 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []
 	go func() {
 		defer close(done)
 		if _, err := s.handle(s.ctx, ev); err != nil {
-			s.a.o.Log.Warn("a policy refused Synchronize, which cannot be refused", logkey.Err, err)
+			s.a.o.Log.Warn("a policy refused the event Synchronize; the agent ignores this, because a plugin cannot refuse this event", logkey.Err, err)
 		}
 		s.synced.raise()
 	}()
-	limit := s.a.Capabilities().AnswersWithin
+	limit := s.a.Capabilities().AnswerTimeout
 	t := time.NewTimer(limit / 2)
 	defer t.Stop()
 	select {
 	case <-done:
 	case <-t.C:
-		s.a.o.Log.Warn("the agent answered Synchronize before it had handled all pods and containers, because that took too long", logkey.After, limit/2)
+		s.a.o.Log.Warn("the agent answered Synchronize before it had handled all pods and containers, because the handling took too long", logkey.After, limit/2)
 	}
 	return nil, nil
 }
@@ -134,13 +134,14 @@ func (s *session) StopPodSandbox(ctx context.Context, p *api.PodSandbox) error {
 	return s.handlePod(ctx, lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: convertPod(p)})
 }
 
-// RemovePodSandbox passes the event to the handler, and then forgets the pod's made-up ids.
+// RemovePodSandbox passes the event to the handler. It then deletes the ids that the agent made up for the pod's
+// containers.
 func (s *session) RemovePodSandbox(ctx context.Context, p *api.PodSandbox) error {
 	defer s.identities.forgetPod(p.GetId())
 	return s.handlePod(ctx, lifecycle.Event{Kind: lifecycle.RemovePodSandbox, Pod: convertPod(p)})
 }
 
-// CreateContainer answers with the adjustment of the container, or with nil if nothing changes.
+// CreateContainer answers with the adjustment of the container, or with nil if the agent changes nothing in it.
 func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	ans, err := s.handleContainer(ctx, lifecycle.Event{Kind: lifecycle.CreateContainer}, p, c)
 	if err != nil {
@@ -162,8 +163,8 @@ func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.
 	return s.notify(ctx, lifecycle.StartContainer, p, c)
 }
 
-// PostStartContainer reports that the container runs. The agent decides nothing at this event, but hook servers may
-// need it.
+// PostStartContainer tells the handler that the container runs. The agent decides nothing at this event, but hook
+// servers may need the event.
 func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
 	notifier, ok := s.a.o.Handler.(interface{ Notify(ev lifecycle.Event) })
 	if !ok || p == nil || c == nil || s.registerOnly || !s.requests.begin() {
@@ -177,7 +178,7 @@ func (s *session) PostStartContainer(_ context.Context, p *api.PodSandbox, c *ap
 	return nil
 }
 
-// PostUpdateContainer reports that the runtime has written an update.
+// PostUpdateContainer tells the handler that the runtime has written an update.
 func (s *session) PostUpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return s.notify(ctx, lifecycle.PostUpdateContainer, p, c)
 }
@@ -224,8 +225,8 @@ func (s *session) handlePod(ctx context.Context, ev lifecycle.Event) error {
 	return err
 }
 
-// handleContainer completes a container event and passes it to the handler. If the event has no pod, it uses a pod that
-// has only the pod id of the container. It drops an event without a container.
+// handleContainer adds the container and the pod to an event, and passes the event to the handler. If the runtime sent
+// no pod, the event's pod has only the id. handleContainer drops an event without a container.
 func (s *session) handleContainer(ctx context.Context, ev lifecycle.Event, p *api.PodSandbox, c *api.Container) (conductor.Answer, error) {
 	if c == nil {
 		s.a.o.Log.Debug("the agent ignores an event that has no container", logkey.Event, ev.Kind.String())
@@ -243,14 +244,14 @@ func (s *session) handleContainer(ctx context.Context, ev lifecycle.Event, p *ap
 	return s.handle(ctx, ev)
 }
 
-// notify passes a container event to the handler. The runtime's request has no answer with values.
+// notify passes a container event to the handler. The answer to the runtime has no values at this kind of event.
 func (s *session) notify(ctx context.Context, kind lifecycle.Kind, p *api.PodSandbox, c *api.Container) error {
 	_, err := s.handleContainer(ctx, lifecycle.Event{Kind: kind}, p, c)
 	return err
 }
 
-// handle passes an event to the handler. It returns only a Rejection as an error. After a panic or another error of the
-// handler, the answer changes nothing.
+// handle passes an event to the handler. It returns only a conductor.Rejection as an error. After a panic or another
+// error of the handler, the answer changes nothing.
 func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor.Answer, refusal error) {
 	if s.registerOnly || !s.requests.begin() {
 		return conductor.Answer{}, nil
@@ -273,8 +274,8 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 }
 
 // updates converts settings of existing containers to one update for each container, because the runtime would report a
-// second update of a container as a conflict. It drops and logs the settings of a container whose id the runtime has
-// not sent yet, and of the container whose id is except.
+// second update of a container as a conflict. It drops and logs settings in two cases: the runtime has not sent the
+// container's id yet, or the container's id is the parameter except.
 func (s *session) updates(op logkey.ID, what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
 	var out []*api.ContainerUpdate
 	merged := make(map[string][]lifecycle.Value, len(what))
@@ -302,10 +303,10 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 	return out
 }
 
-// logUnsupported logs values that the handler returned although Capabilities excludes them.
+// logUnsupported logs values that the handler has decided and that the agent cannot send to the runtime.
 func (s *session) logUnsupported(op logkey.ID, id string, unsupported []lifecycle.Value) {
 	for _, v := range unsupported {
-		s.a.o.Log.Warn("NRI cannot carry a decided value", logkey.Op, op, logkey.Container, id,
+		s.a.o.Log.Warn("the agent cannot send a decided value to the runtime through NRI", logkey.Op, op, logkey.Container, id,
 			logkey.Field, v.Field.String(), logkey.Value, v.String())
 	}
 }

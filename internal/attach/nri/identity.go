@@ -19,17 +19,17 @@ const (
 // identities: after a reconnection, Synchronize reports complete containers.
 type identities struct {
 	mu sync.Mutex // guards the fields below
-	// pending has the ids that the agent made up for CreateContainer requests without an id, by pod id and container
-	// name, until the runtime sends its own id. provisionalIDs maps an id that the runtime sent later to the made-up id,
-	// and runtimeIDs maps a made-up id to the runtime's id.
-	pending                    map[[2]string]string
-	provisionalIDs, runtimeIDs map[string]string
-	podIDs                     map[string]string // pod ids, by the container ids that the agent made up
-	lastNumber                 int               // the number in the last made-up id
+	// pending has the ids that the agent made up for CreateContainer requests without an id. The key is the pod id and
+	// the container name. The entry is deleted when the runtime sends its own id for the container.
+	pending map[[2]string]string
+	// madeUpIDs has the made-up ids by the runtime's ids, and runtimeIDs has the runtime's ids by the made-up ids.
+	madeUpIDs, runtimeIDs map[string]string
+	podIDs                map[string]string // pod ids, by the container ids that the agent made up
+	lastNumber            int               // the number in the last made-up id
 }
 
 func newIdentities() *identities {
-	return &identities{pending: map[[2]string]string{}, provisionalIDs: map[string]string{}, runtimeIDs: map[string]string{}, podIDs: map[string]string{}}
+	return &identities{pending: map[[2]string]string{}, madeUpIDs: map[string]string{}, runtimeIDs: map[string]string{}, podIDs: map[string]string{}}
 }
 
 // setPodName sets a pod's name to its Kubernetes name if the runtime reports another name, as iSulad does.
@@ -62,23 +62,23 @@ func (i *identities) setIdentity(kind lifecycle.Kind, pod *lifecycle.Pod, c *lif
 		}
 		return
 	}
-	if id, waits := i.pending[key]; waits && i.provisionalIDs[c.ID] == "" && kind != lifecycle.CreateContainer {
+	if id, waits := i.pending[key]; waits && i.madeUpIDs[c.ID] == "" && kind != lifecycle.CreateContainer {
 		delete(i.pending, key)
-		i.provisionalIDs[c.ID], i.runtimeIDs[id] = id, c.ID
+		i.madeUpIDs[c.ID], i.runtimeIDs[id] = id, c.ID
 	}
-	id, made := i.provisionalIDs[c.ID]
+	id, made := i.madeUpIDs[c.ID]
 	if !made {
 		return
 	}
 	if kind == lifecycle.RemoveContainer {
-		delete(i.provisionalIDs, c.ID)
+		delete(i.madeUpIDs, c.ID)
 		delete(i.runtimeIDs, id)
 		delete(i.podIDs, id)
 	}
 	c.ID = id
 }
 
-// forgetPod forgets the made-up ids of a removed pod. It is needed because the runtime does not report the end of a
+// forgetPod deletes the made-up ids of a removed pod. This is needed because the runtime does not report the end of a
 // failed creation, or of a container that was removed with its pod.
 func (i *identities) forgetPod(podID string) {
 	i.mu.Lock()
@@ -92,13 +92,14 @@ func (i *identities) forgetPod(podID string) {
 	for id, pod := range i.podIDs {
 		if pod == podID {
 			delete(i.podIDs, id)
-			delete(i.provisionalIDs, i.runtimeIDs[id])
+			delete(i.madeUpIDs, i.runtimeIDs[id])
 			delete(i.runtimeIDs, id)
 		}
 	}
 }
 
-// runtimeID returns the runtime's id of a container, or "" if the runtime has not sent one yet.
+// runtimeID returns the runtime's id of the container with this id, which may be made up. It returns "" if the runtime
+// has not sent its own id yet.
 func (i *identities) runtimeID(id string) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

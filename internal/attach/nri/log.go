@@ -16,7 +16,7 @@ type stubLog struct{ log *slog.Logger }
 
 var _ nrilog.Logger = stubLog{}
 
-// print logs a message of the stub. level is the level that the stub gave the message.
+// print logs a message of the stub at level debug. The parameter level is the level that the stub gave the message.
 func (l stubLog) print(ctx context.Context, level, format string, args []any) {
 	if ctx == nil {
 		ctx = context.Background()

@@ -1,16 +1,16 @@
 package nri
 
-// UnsetField is a field of NRI's adjustments that no policy sets, and why.
+// UnsetField is a field of NRI's adjustments that no policy sets, and the reason.
 type UnsetField struct{ Proto, Reason string }
 
 // Reasons that several fields share.
 const (
 	reasonObsolete  = "obsolete: cgroups of version 2 do not have it"
-	reasonSetByFile = "set the file instead, by the setting `unified`: "
+	reasonSetByFile = "set this cgroup file with the setting `unified` instead: "
 )
 
-// UnsetFields lists the fields of NRI's adjustments that no policy sets. TestEveryAdjustment compares it with the
-// messages of the library.
+// UnsetFields lists the fields of NRI's adjustments that no policy sets. TestEveryAdjustment compares the list with the
+// messages of the NRI library.
 func UnsetFields() []UnsetField {
 	return []UnsetField{
 		{"args[]", "the pod's author decides what a container runs"},

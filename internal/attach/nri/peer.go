@@ -12,16 +12,16 @@ import (
 // can have: runtimes drop the fields that they do not know, without an error. The zero peer is an unknown runtime. It
 // supports only what the first release of NRI supported.
 type peer struct {
-	name  string  // as the runtime reports it
-	nri   version // the runtime's NRI release; zero if it is unknown
-	kind  runtimes.Runtime
-	about string // name and versions, for Status
+	name  string           // as the runtime reports it
+	nri   version          // the runtime's NRI release; zero if it is unknown
+	kind  runtimes.Runtime // the runtime in the tables of package runtimes
+	about string           // name and versions, for Status
 }
 
-// newPeer returns the runtime that sent these values in Configure. stated is the NRI release that the runtime sent,
-// or that the stub inferred.
+// newPeer returns the runtime that sent this name and release in Configure. The parameter stated is the NRI release
+// that the runtime sent, or that the stub inferred.
 func newPeer(name, release, stated string) peer {
-	nri := runtimeVersion(stated, name, release)
+	nri := nriRelease(stated, name, release)
 	p := peer{name: name, nri: runtimes.ParseVersion(nri)}
 	p.kind = runtimes.Identify(name, release, p.nri)
 	if p.nri == (version{}) {
@@ -57,8 +57,9 @@ func (p peer) capabilities() conductor.Capabilities {
 // failure (containerd 1.7 to 2.4, internal/nri). CRI-O fails the creation if such an update fails.
 func (p peer) piggybacks() bool { return p.name == "containerd" || p.name == EmbeddedRuntime }
 
-// carries reports whether an answer to an event of this kind can set the field. At creation an answer can set all
-// fields of the table that the runtime applies, in updates only resources, and at other events nothing.
+// carries reports whether an answer to an event of this kind can set the field. The answer to CreateContainer can set
+// all fields of the table settings that the runtime applies. The answer to UpdateContainer can set only resources.
+// Answers to other events can set no field.
 func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingsByField[f]
 	if s == nil {
@@ -73,14 +74,15 @@ func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	return false
 }
 
-// Carries reports whether an answer to the newest runtime can set a field at an event of this kind.
-// Attachment.Capabilities reports this for the connected runtime.
+// Carries reports whether an answer to an event of this kind can set the field, if the runtime is the newest one.
+// Attachment.Capabilities lists the fields that the connected runtime applies.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settingsByField[f]
 	return s != nil && (kind == lifecycle.CreateContainer || kind == lifecycle.UpdateContainer && s.resource != nil)
 }
 
-// missingFields lists the fields that other runtimes carry at creation, but this runtime does not.
+// missingFields lists the fields that other runtimes apply from an answer to CreateContainer, but this runtime does
+// not.
 func (p peer) missingFields() []lifecycle.Field {
 	var out []lifecycle.Field
 	for _, s := range settings {

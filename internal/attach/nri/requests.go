@@ -35,7 +35,7 @@ func (r *requests) begin() bool {
 	return true
 }
 
-// end counts a request that has been answered; writes is the connection's count of writes at that time.
+// end counts a request that has been answered. The parameter writes is the number of writes on the connection so far.
 func (r *requests) end(writes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,22 +38,25 @@ type session struct {
 
 	registered      signal // the runtime answered RegisterPlugin
 	synced          signal // the handler has handled the Synchronize event
-	eventBeforeSync signal // an event came before any Synchronize
-	stubClosed      signal // the stub has cleaned up
+	eventBeforeSync signal // the runtime sent another event before Synchronize
+	stubClosed      signal // the stub has closed and called OnClose
 	identities      *identities
 	requests        requests
 
 	updateToken chan struct{}   // semaphore with one token: one unsolicited update at a time
 	updateCtx   context.Context // the context of the current update; only the holder of the token uses it
 
-	stubStarted bool // the stub's Start succeeded; otherwise Stop would wait for a Start that hangs
-	// registerOnly means that the session registers because the runtime waits for that, and decides nothing.
+	// stubStarted means that the stub's Start succeeded. If it is false, finish does not call the stub's Stop, which
+	// would wait for a Start that hangs.
+	stubStarted bool
+	// registerOnly means that the session registers, because the runtime waits for the registration, but decides
+	// nothing.
 	registerOnly bool
 
-	mu           sync.Mutex
-	configured   bool // Configure arrived: only Configure ends the stub's Start
-	aborted      bool // start has given up, so Configure is refused
-	syncReceived bool // the runtime has sent Synchronize
+	mu           sync.Mutex // guards the fields below
+	configured   bool       // a Configure request arrived; only such a request ends the stub's Start
+	aborted      bool       // start has given up, so Configure is refused
+	syncReceived bool       // the runtime has sent Synchronize
 }
 
 // watchedConn raises dead when either side closes the connection. If a write takes longer than writeTimeout,
@@ -82,6 +85,7 @@ func (c *watchedConn) Close() error {
 	return c.Conn.Close()
 }
 
+// newSession returns a session with a new stub over conn. It sends nothing to the runtime.
 func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, error) {
 	s := &session{
 		a:               a,
@@ -105,7 +109,8 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 			[]ttrpc.ServerOpt{ttrpc.WithUnaryServerInterceptor(s.interceptRequest)},
 		),
 	}
-	// The stub reads the plugin's name and index from the environment first, and refuses an index that is set twice.
+	// A launched plugin has its name and index in the environment. The stub reads them, and refuses an index that an
+	// option sets again. So the options set only a name and an index that the environment lacks.
 	if os.Getenv(api.PluginNameEnvVar) == "" {
 		opts = append(opts, stub.WithPluginName(a.o.Name))
 	}
@@ -157,8 +162,8 @@ func (s *session) start() error {
 	return cause
 }
 
-// abortStart ends the stub's Start when it waits for a Configure request that can no longer arrive. It passes the stub
-// a Configure request that fails. It reports whether Start will return.
+// abortStart ends the stub's Start, if Start waits for a Configure request that can no longer arrive. It passes a
+// Configure request to the stub, which the session then refuses. abortStart reports whether Start will return.
 func (s *session) abortStart() bool {
 	s.mu.Lock()
 	if s.configured {
@@ -194,8 +199,9 @@ func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, inf
 	return m(ctx, u)
 }
 
-// interceptCall gets the stub's calls to the runtime. It notes when the runtime has answered RegisterPlugin. The stub
-// calls UpdateContainers without a context, so interceptCall replaces the context by that of the current update.
+// interceptCall gets the stub's calls to the runtime. It raises registered when the runtime has answered
+// RegisterPlugin. The stub calls UpdateContainers without a context, so interceptCall uses the context of the current
+// update instead.
 func (s *session) interceptCall(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, call ttrpc.Invoker) error {
 	if strings.HasSuffix(info.FullMethod, "/UpdateContainers") {
 		ctx = s.updateCtx
@@ -262,7 +268,7 @@ func (s *session) awaitAnswers() {
 }
 
 // finish closes the connection, and waits until the stub and all handlers have ended, so that a connection never
-// overlaps with the next one. The stub's OnClose must not call finish.
+// overlaps with the next one. The stub's OnClose must not call finish, because finish waits for OnClose.
 func (s *session) finish() {
 	s.cancel()
 	if s.stubStarted {
@@ -282,13 +288,13 @@ func (s *session) finish() {
 	}
 }
 
-// noteEventBeforeSync notes an event of a runtime that has sent no Synchronize. iSulad never sends one to plugins
-// that it launches, and containerd did not before NRI 0.7.
+// noteEventBeforeSync raises eventBeforeSync if an event arrives and the runtime has not sent Synchronize. iSulad never
+// sends Synchronize to plugins that it launches. containerd did not send it to such plugins before NRI 0.7.
 func (s *session) noteEventBeforeSync(kind lifecycle.Kind) {
 	s.mu.Lock()
-	asked := s.syncReceived
+	received := s.syncReceived
 	s.mu.Unlock()
-	if !asked && kind != lifecycle.Synchronize {
+	if !received && kind != lifecycle.Synchronize {
 		s.eventBeforeSync.raise()
 	}
 }
@@ -302,8 +308,10 @@ func (s *session) endRequest() {
 	s.requests.end(writes)
 }
 
-// recoverPanic runs f. If f panics, it logs the panic, and the agent continues.
-func (s *session) recoverPanic(what string, f func()) { connect.RecoverPanic(s.a.o.Log, what, f) }
+// recoverPanic runs f. If f panics, it logs the panic with workName, and the agent continues.
+func (s *session) recoverPanic(workName string, f func()) {
+	connect.RecoverPanic(s.a.o.Log, workName, f)
+}
 
 // updateTimeout is how long an unsolicited update may take. The caller may set a shorter deadline.
 const updateTimeout = 10 * time.Second

@@ -21,16 +21,18 @@ type setting struct {
 	proto string // the field of NRI's Container that the row sets
 	// resource sets a field of resources, in adjustments and in updates.
 	resource func(r *api.LinuxResources, v lifecycle.Value) bool
-	// create sets a field that only CreateContainer can set.
+	// create sets a field that only the answer to CreateContainer can set. The parameter had is the container in the
+	// runtime's request.
 	create func(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool
 	note   string // a remark for the docs
-	// adjustOnly is the first NRI release that has the field, if runtimes never report the field; "" if runtimes report
-	// it.
-	adjustOnly string
+	// adjustOnlySince is for a field that runtimes never report: the first NRI release that has it in adjustments. It is ""
+	// if runtimes report the field.
+	adjustOnlySince string
 }
 
-// settings is the table of all fields that NRI's answers can set. The attachment's capabilities are made from it. A
-// plugin cannot override a scalar resource that an earlier plugin has set: the runtime then refuses the creation.
+// settings is the table of all fields that NRI's answers can set. The attachment's capabilities are made from this
+// table. A plugin cannot override a scalar resource that an earlier plugin has set: the runtime then refuses the
+// creation.
 var settings = append(resourceSettings, processSettings...)
 
 // resourceSettings are the rows for resources, environment variables, mounts, devices, classes, annotations and the
@@ -42,7 +44,7 @@ var resourceSettings = []setting{
 	},
 	{
 		field: lifecycle.CPUQuota, proto: "linux.resources.cpu.quota", resource: carry.NumberSetter(math.MinInt64, func(r *api.LinuxResources, n int64) { cpuOf(r).Quota = &api.OptionalInt64{Value: n} }),
-		note: "-1 lifts the limit everywhere; 0 means unset in containerd's updates, so Trimtab never sends 0",
+		note: "-1 lifts the limit in all runtimes; 0 means unset in containerd's updates, so Trimtab never sends 0",
 	},
 	{
 		field: lifecycle.CPUPeriod, proto: "linux.resources.cpu.period", resource: carry.NumberSetter(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Period = &api.OptionalUInt64{Value: uint64(n)} }),
@@ -71,12 +73,12 @@ var resourceSettings = []setting{
 	},
 	{
 		field: lifecycle.CDIDevice, proto: "CDI_devices[]", create: addCDI,
-		note: "containerd before 1.7.30 and in 2.0 ignores it, and so do other runtimes before NRI 0.10: Trimtab does not send it there, and " +
-			"reports it as not applied; a name that the runtime cannot resolve fails the creation",
+		note: "containerd before 1.7.30 and in 2.0 ignores it, and so do other runtimes before NRI 0.10: Trimtab does not send it to them, and " +
+			"reports it as not applied; a device name that the runtime cannot resolve fails the creation",
 	},
 	{
 		field: lifecycle.OOMScoreAdj, proto: "linux.oom_score_adj", create: setOOMScore,
-		note: "runtimes before NRI 0.7 ignore it: Trimtab does not send it there, and reports it as not applied",
+		note: "runtimes before NRI 0.7 ignore it: Trimtab does not send it to them, and reports it as not applied",
 	},
 	{
 		field: lifecycle.Hugepages, proto: "linux.resources.hugepage_limits[]", create: setHugepages,
@@ -95,7 +97,7 @@ var resourceSettings = []setting{
 	},
 	{
 		field: lifecycle.Annotation, proto: "annotations{}", create: addAnnotation,
-		note: "Trimtab never marks it for removal: if one answer has a removal and a value, either may take effect",
+		note: "Trimtab never marks it for removal: if one answer has a removal and a value, either of them may take effect",
 	},
 }
 
@@ -109,8 +111,8 @@ var settingsByField = func() map[lifecycle.Field]*setting {
 }()
 
 // adjustment converts values to an adjustment of the container that the runtime creates. It returns nil if no value can
-// be set, so that the container stays as it would be without the agent. It also returns the values that NRI cannot
-// carry or that the runtime does not support. had is the container in the runtime's request.
+// be set; the agent then changes nothing in the container. It also returns the values that NRI or the runtime does not
+// support. The parameter had is the container in the runtime's request.
 func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
@@ -142,7 +144,7 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 }
 
 // update converts values to an update of an existing container. Only resources can be updated. It returns nil if no
-// value can be set. It also returns the values that NRI cannot carry or that the runtime does not support in this call.
+// value can be set. It also returns the values that NRI or the runtime does not support in the call c.
 func (p peer) update(id string, c runtimes.Call, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	var any bool
@@ -170,14 +172,15 @@ func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
 	return r.Cpu
 }
 
-// createOnlyText returns a function that sets a string which NRI accepts only in the answer to CreateContainer.
+// createOnlyText returns a function that sets a string field. Trimtab sets this field only in the answer to
+// CreateContainer.
 func createOnlyText(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
 	put := carry.TextSetter(set)
 	return func(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool { return put(a, v) }
 }
 
-// isUsableKey reports whether NRI takes a key literally. It does not for an empty key, and for a key with the prefix -,
-// which marks a removal.
+// isUsableKey reports whether an answer can set the entry with this key. The key must not be empty, and must not begin
+// with -, because this prefix marks a removal in NRI.
 func isUsableKey(key string) bool { return key != "" && !strings.HasPrefix(key, "-") }
 
 func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {

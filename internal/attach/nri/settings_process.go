@@ -18,11 +18,11 @@ var processSettings = []setting{
 	},
 	{
 		field: lifecycle.ProcessIO, proto: "linux.io_priority", create: setIOPriority,
-		note: "OCI runtimes apply it since runc 1.2",
+		note: "runc applies it since version 1.2",
 	},
 	{
 		field: lifecycle.ProcessSched, proto: "linux.scheduler", create: setScheduler,
-		note: "OCI runtimes apply it since runc 1.2; one that the kernel refuses fails the creation",
+		note: "runc applies it since version 1.2; a scheduler that the kernel refuses fails the creation",
 	},
 	{
 		field: lifecycle.SysctlEntry, proto: "linux.sysctl{}", create: setSysctl,
@@ -30,7 +30,7 @@ var processSettings = []setting{
 	},
 	{
 		field: lifecycle.NetDevice, proto: "linux.net_devices{}", create: addNetDevice,
-		note: "OCI runtimes apply it since runc 1.4; not sent where the container shares the host's network",
+		note: "runc applies it since version 1.4; not sent if the container shares the host's network",
 	},
 	{
 		field: lifecycle.InjectedHook, proto: "hooks", create: addHook,
@@ -45,8 +45,8 @@ var processSettings = []setting{
 		note: "OCI runtimes fail a container for it if the node has no resctrl",
 	},
 	{
-		field: lifecycle.MemPolicy, proto: "linux.memory_policy", create: setMemoryPolicy, adjustOnly: "0.12",
-		note: "runtimes do not report it; OCI runtimes apply it since runc 1.4, and older ones ignore it",
+		field: lifecycle.MemPolicy, proto: "linux.memory_policy", create: setMemoryPolicy, adjustOnlySince: "0.12",
+		note: "runtimes do not report it; runc applies it since version 1.4, and older versions ignore it",
 	},
 }
 
@@ -93,7 +93,7 @@ func setMemoryPolicy(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.V
 	return true
 }
 
-// enumValues returns the numbers of the names of an enum. all is false if a name is unknown.
+// enumValues returns the enum values of the names. The result all is false if a name is unknown.
 func enumValues[E ~int32](names []string, values map[string]int32) (out []E, all bool) {
 	for _, name := range names {
 		n, known := values[name]
@@ -140,7 +140,7 @@ func addHook(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bo
 	return true
 }
 
-// cgroupRoot is where containers mount the cgroup hierarchy.
+// cgroupRoot is the path at which containers mount the cgroup hierarchy.
 const cgroupRoot = "/sys/fs/cgroup"
 
 func setCgroupMount(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
@@ -170,8 +170,8 @@ func setIntelRDT(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value
 	return true
 }
 
-// namespaceOf returns the kind of namespace to which a sysctl belongs, or "" if it belongs to none. The rules are those
-// of runc 1.2, libcontainer/configs/validate, sysctl.
+// namespaceOf returns the kind of namespace to which a sysctl belongs, or "" if it belongs to no namespace. The rules
+// are the same as in runc 1.2 (function sysctl in libcontainer/configs/validate).
 func namespaceOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "net."):
@@ -187,7 +187,7 @@ func namespaceOf(name string) string {
 }
 
 // ownsNamespace reports whether a container has its own namespace of a kind. If the runtime reports no namespaces,
-// it assumes that the container has one.
+// ownsNamespace assumes that the container has its own.
 func ownsNamespace(had *api.Container, kind string) bool {
 	all := had.GetLinux().GetNamespaces()
 	return kind != "" && (len(all) == 0 || slices.ContainsFunc(all, func(n *api.LinuxNamespace) bool { return n.GetType() == kind }))

@@ -227,7 +227,7 @@ func TestRuntimeVersion(t *testing.T) {
 		{"", "iSulad", "2.1.6", ""},
 		{"0.0.0-unknown", "containerd", "devel", ""},
 	} {
-		if got := runtimeVersion(tc.stated, tc.runtime, tc.release); got != tc.want {
+		if got := nriRelease(tc.stated, tc.runtime, tc.release); got != tc.want {
 			t.Errorf("%v: got %q", tc, got)
 		}
 	}

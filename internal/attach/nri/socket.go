@@ -20,7 +20,7 @@ const recheckInterval = 10 * time.Second
 type socketWatch struct {
 	path          string
 	lastInfo      os.FileInfo   // nil if the socket did not exist
-	socketCreated chan struct{} // holds at most one token
+	socketCreated chan struct{} // gets a value when the socket was created; holds at most one value
 }
 
 func newSocketWatch(path string) *socketWatch {

@@ -20,10 +20,10 @@ func laterRelease(a, b string) string {
 	return a
 }
 
-// runtimeVersion returns the runtime's NRI release: as the runtime states it, or from the NRI library's table of
-// runtimes. That table needs a leading v in the runtime's release, which some runtimes leave out. runtimeVersion
-// returns "" if the NRI release is unknown.
-func runtimeVersion(stated, runtime, release string) string {
+// nriRelease returns the runtime's NRI release. If the runtime did not state it, the NRI release comes from a table
+// of the NRI library. That table needs a leading v in the runtime's release, which some runtimes leave out.
+// nriRelease returns "" if the NRI release is unknown.
+func nriRelease(stated, runtime, release string) string {
 	if runtimes.ParseVersion(stated) != (version{}) {
 		return stated
 	}
@@ -52,8 +52,8 @@ const (
 // podUpdatesSince is the first NRI release with UpdatePodSandbox.
 var podUpdatesSince = version{Major: 0, Minor: 10}
 
-// nriEvents has the NRI event for each kind of event to which a plugin can subscribe. It lacks Synchronize, which the
-// runtime always sends.
+// nriEvents has the NRI event for each kind of event to which a plugin can subscribe. A plugin cannot subscribe to
+// Synchronize, because the runtime always sends it.
 var nriEvents = map[lifecycle.Kind]api.Event{
 	lifecycle.RunPodSandbox:       api.Event_RUN_POD_SANDBOX,
 	lifecycle.UpdatePodSandbox:    api.Event_UPDATE_POD_SANDBOX,
@@ -69,9 +69,9 @@ var nriEvents = map[lifecycle.Kind]api.Event{
 	lifecycle.RemoveContainer:     api.Event_REMOVE_CONTAINER,
 }
 
-// subscription is the mask of events to subscribe to. If a plugin subscribes to an event that the runtime does not
-// know, the runtime disconnects it, without an error and after Start succeeded. So the mask leaves out the events
-// that an older or unknown release does not have.
+// subscription returns the mask of the events to which the agent subscribes. If a plugin subscribes to an event that
+// the runtime does not know, the runtime disconnects the plugin, without an error and after Start succeeded. So the
+// mask leaves out the events that an older or unknown release does not have.
 func subscription(wants []lifecycle.Kind, p peer) api.EventMask {
 	var mask api.EventMask
 	for _, k := range wants {

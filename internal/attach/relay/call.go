@@ -7,23 +7,26 @@ import (
 )
 
 // Hook decides one held call before the backend gets the message of the call. msg is this message, uncompressed and
-// without its prefix. The hook must not use msg after it returns, and must not panic. ctx ends when the caller cancels
-// the call, when the call is answered, or when the connection ends.
+// without its gRPC prefix. The hook must not use msg after the hook has returned, and must not panic. ctx ends when the
+// caller cancels the call, when the call is answered, or when the connection ends.
 type Hook func(ctx context.Context, msg []byte) Verdict
 
-// Handling says how the relay holds a call. The zero value forwards the call unchanged.
+// Handling says how the relay holds a call. With the zero value, the relay does not hold the call, but forwards it
+// unchanged.
 type Handling struct {
-	// Hook runs on its own goroutine and may block, unless RunsInline is set.
+	// Hook decides the call. If it is nil, the relay does not hold the call. If RunsInline is false, the hook runs on
+	// another goroutine than the relay, and may block.
 	Hook Hook
-	// RunsInline means that the hook returns at once. The goroutine that reads the connection may then run the hook, so
-	// that the relay forwards the message together with the frames around it.
+	// RunsInline means that the hook does not block. The goroutine that reads from the caller may then run the hook. So
+	// the relay can write the message to the backend together with the frames before and after the message.
 	RunsInline bool
 }
 
-// HandlingFunc decides from the path of a call how the relay holds the call. It must not block.
+// HandlingFunc returns how the relay holds a call. path is the path of the call's gRPC method. The function must not
+// block.
 type HandlingFunc func(path string) Handling
 
-// Status ends a call in place of the backend's answer.
+// Status is a gRPC status with which the relay itself answers a call.
 type Status struct {
 	Code codes.Code
 	Text string
@@ -33,8 +36,8 @@ type Status struct {
 type Verdict struct {
 	// Message replaces the original message; nil forwards the original message byte for byte.
 	Message []byte
-	// Appended is appended to the original message, if Message is nil. In encodings in which a later occurrence counts,
-	// such as protobuf, this changes a message without encoding it again.
+	// Appended is appended to the original message, if Message is nil. In protobuf, the last value of a field counts. So
+	// appended bytes can change a field, and the message need not be encoded again.
 	Appended []byte
 	// Refuse, if not nil, is the answer to the call. The backend does not get the message.
 	Refuse *Status
@@ -51,56 +54,56 @@ type Outcome struct {
 	// may not have had an effect.
 	Answered bool
 	Code     codes.Code // the backend's status, if Answered is true
-	// Message is the first message of the answer, without prefix; nil if the relay could not read one.
+	// Message is the first message of the backend's answer, without its gRPC prefix; nil if the relay could not read it.
 	Message []byte
 }
 
 // The stages of a held call's request.
 const (
-	stageCollecting = iota // the message is incomplete
+	stageCollecting = iota // the relay waits for the rest of the message
 	stageDeciding          // the hook runs
-	stageSending           // the verdict is sent to the backend
-	stageForwarding        // frames are forwarded
-	stageRefusing          // the relay has refused the call, and has reset it at the backend
-	stageFinished          // answered or cancelled; further frames are dropped
+	stageSending           // the relay sends the message to the backend, as the verdict says
+	stageForwarding        // the relay forwards all further frames of the caller
+	stageRefusing          // the relay has reset the call at the backend, and will answer the call itself
+	stageFinished          // the call is answered or cancelled; the relay drops further frames of the caller
 )
 
 // call is one held call. The connection's mutex guards it.
 type call struct {
 	id           uint32
 	hook         Hook
-	mayRunInline bool   // the hook returns at once, and the goroutine that reads the connection has not run it yet
-	encoding     string // the grpc-encoding of the message
-	cancel       context.CancelFunc
-	flow         flow // of the call's stream, towards the backend
+	mayRunInline bool               // the hook does not block, and the relay has not tried hookInline yet
+	encoding     string             // the grpc-encoding of the message
+	cancel       context.CancelFunc // ends the hook's context
+	flow         flow               // of the call's stream, towards the backend
 
 	stage int // stageCollecting to stageFinished
-	// held are the bytes of DATA frames that the relay has not sent to the backend. buf is the buffer from spareBuffers
-	// in which the first of these bytes were stored.
+	// held are the bytes of DATA frames that the relay has not sent to the backend. buf is the buffer that the relay got
+	// from bufferFor for the first of these bytes, and later puts into spareBuffers.
 	held, buf    []byte
-	countedBytes int  // bytes of this call that count towards the connection's maxHeldBytes
+	countedBytes int  // how many bytes of this call usage.heldBytes counts, without reply
 	hookRuns     bool // the call's hook, which reads held, has not returned
 	// callerDone means that the caller has ended its side of the stream.
 	callerDone bool
 
-	// What the backend has sent so far.
-	responseStarted bool
+	responseStarted bool          // the backend has sent the first headers of the answer
 	replyEncoding   string        // the grpc-encoding of the answer
 	reply           []byte        // the first message of the answer, as far as it has arrived
 	replyLost       bool          // the answer exceeded a limit and was not stored
 	sent            bool          // the backend got the message, or a part of it
-	onOutcome       func(Outcome) // see Verdict.OnOutcome
+	onOutcome       func(Outcome) // the verdict's OnOutcome; nil after the relay has called it
 	refusal         *Status       // the relay's own answer; nil if the relay does not refuse the call
 }
 
-// tooManyCalls is the refusal of a call beyond maxStreams. The relay refuses the stream of such a call without a gRPC
-// status. It recognises the refusal by this pointer.
+// tooManyCalls is the refusal of a call above the limit of maxStreams. The caller gets no gRPC status for this refusal,
+// but RST_STREAM with the code REFUSED_STREAM. The relay recognises the refusal by this pointer.
 var tooManyCalls = &Status{Code: codes.Unavailable}
 
 // tooManyBytes answers a call whose message does not fit into maxHeldBytes.
 var tooManyBytes = &Status{Code: codes.ResourceExhausted, Text: "trimtab holds too many bytes of this connection's messages; try again when other calls have ended"}
 
-// outcome returns the outcome of a call, as far as the relay knows it. limit is the longest message in bytes.
+// outcome returns the outcome of a call, without the backend's status. limit is the largest size in bytes of a
+// decompressed message.
 func (c *call) outcome(limit int) Outcome {
 	o := Outcome{Sent: c.sent}
 	if n, whole := messageSize(c.reply); whole && !c.replyLost {

@@ -24,15 +24,15 @@ type Options struct {
 	// MaxMessage is the longest message of a held call, in bytes. The relay forwards a longer message unchanged.
 	// Default: 16 MiB, as in the kubelet.
 	MaxMessage int
-	// WriteTimeout is how long one write to either end may take before the connection is closed. Default:
-	// DefaultWriteTimeout.
+	// WriteTimeout is how long one write to the caller or to the backend may take before the relay closes the connection.
+	// Default: DefaultWriteTimeout.
 	WriteTimeout time.Duration
 	// IdleTimeout is how long the connection may have no call before the relay asks the caller to close the connection.
 	// Default: DefaultIdleTimeout.
 	IdleTimeout time.Duration
 }
 
-// DefaultMaxMessage is the longest message in bytes that kubelet and runtimes accept.
+// DefaultMaxMessage is the longest message in bytes that the kubelet and the runtimes accept.
 const DefaultMaxMessage = 16 << 20
 
 // Conn is one caller's connection, which the relay forwards to a backend.
@@ -40,38 +40,38 @@ type Conn struct {
 	o       Options
 	caller  endpoint
 	backend endpoint
-	// ctx ends with the connection; hooks run with it.
+	// ctx ends when the connection ends. The contexts of the hooks derive from ctx.
 	ctx    context.Context
 	cancel context.CancelFunc
-	hooks  workerpool.Pool
+	hooks  workerpool.Pool // runs hooks on other goroutines
 
 	// highestStream is the highest id of a stream that the caller has opened. Only the goroutine that reads from the
 	// caller changes highestStream. Other goroutines read it for GOAWAY frames.
 	highestStream atomic.Uint32
 
-	mu            sync.Mutex // guards the fields from calls to writeErr; never held across I/O
-	changed       sync.Cond  // signals changes of windows, of stages and of closed
-	calls         map[uint32]*call
-	spareBuffers  [][]byte // buffers of earlier held messages, for reuse
-	flow          flow     // of the connection, towards the backend
-	initialWindow int64    // a new stream's window, from the backend's SETTINGS
+	mu            sync.Mutex       // guards the fields from calls to writeErr; never held across I/O
+	changed       sync.Cond        // signals changes of windows, of stages and of closed
+	calls         map[uint32]*call // the calls that the relay holds or refuses, by stream id
+	spareBuffers  [][]byte         // buffers of earlier held messages, for reuse
+	flow          flow             // of the connection, towards the backend
+	initialWindow int64            // a new stream's window, from the backend's SETTINGS
 	streams       streams
 	usage         usage
 	// unackedSettings has an element for each SETTINGS frame that the backend has not acknowledged, in the order of the
 	// frames. For a frame of the relay, the element is the call that the relay refuses after the acknowledgement. For a
-	// frame of the caller, it is nil.
+	// frame of the caller, the element is nil.
 	unackedSettings []*call
 
 	drain    drain
 	closed   bool
-	writeErr error // the error of the write that ended the connection, because the caller or the backend did not read
+	writeErr error // the error of a write that timed out, because the caller or the backend did not read
 
 	decompressing sync.Mutex // held while a message is decompressed, so that the relay decompresses one at a time
 }
 
-// drain is the state of a connection that Drain closes.
+// drain is the state of a connection that the relay is closing by a GOAWAY frame.
 type drain struct {
-	// closing means that the relay does not forward streams with an id above limit.
+	// closing means that the relay has begun to close the connection. It forwards no stream with an id above limit.
 	closing bool
 	limit   uint32
 	reason  string // the reason in the GOAWAY frame
@@ -149,18 +149,19 @@ func (c *Conn) copy(to *endpoint, from net.Conn) {
 	}
 }
 
-// writeFailed ends the connection after a failed write. who is the end to which the relay wrote. If that end is still
-// connected but does not read, writeFailed keeps the error for Run.
-func (c *Conn) writeFailed(who string, err error) {
+// writeFailed ends the connection after a failed write. receiver names the end to which the relay wrote: "caller" or
+// "backend". If this end is still connected but does not read, writeFailed stores the error for Run.
+func (c *Conn) writeFailed(receiver string, err error) {
 	c.mu.Lock()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.closed && c.writeErr == nil {
-		c.writeErr = fmt.Errorf("the %s does not read: %w", who, err)
+		c.writeErr = fmt.Errorf("the %s does not read: %w", receiver, err)
 	}
 	c.mu.Unlock()
 	c.close()
 }
 
-// close closes the connections to the caller and to the backend, and wakes all goroutines that wait for them.
+// close closes the connections to the caller and to the backend, and wakes all goroutines that wait for a change of the
+// connection's state.
 func (c *Conn) close() {
 	c.mu.Lock()
 	first := !c.closed
@@ -175,8 +176,9 @@ func (c *Conn) close() {
 }
 
 // Drain asks the caller, by a GOAWAY frame, to open no more calls on this connection. Running calls go on, and the
-// caller closes the connection after the last one. The caller can safely repeat newer calls on another connection. If
-// the caller or the backend does not read within drainTimeout, Drain closes the connection.
+// caller closes the connection after the last call has ended. The relay drops calls that the caller opens after the
+// GOAWAY, so the caller can safely repeat these calls on another connection. After Drain, the relay closes the
+// connection if a write takes longer than drainTimeout.
 func (c *Conn) Drain() { c.startDrain("trimtab closes this connection; open another connection") }
 
 // startDrain drains the connection. why is the reason in the GOAWAY frame.
@@ -186,19 +188,19 @@ func (c *Conn) startDrain(why string) {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
 	c.mu.Lock()
-	again, greeted := c.drain.closing, c.drain.firstFramesSent
+	again, firstFramesSent := c.drain.closing, c.drain.firstFramesSent
 	c.drain.closing = true
 	if !again {
 		c.drain.limit, c.drain.reason = c.highestStream.Load(), why
 	}
 	c.mu.Unlock()
-	if !again && greeted {
+	if !again && firstFramesSent {
 		_ = c.caller.writeLocked(appendGoAway(nil, c.drain.limit, http2.ErrCodeNo, why))
 	}
 }
 
-// sendFirstFrames sends the backend's first frames to the caller, and then the frames of the relay that could not be
-// sent before these.
+// sendFirstFrames sends the backend's first frames to the caller. It then sends the relay's own frames, which a caller
+// does not accept before the backend's first frames.
 func (c *Conn) sendFirstFrames(first []byte) error {
 	c.caller.mu.Lock()
 	defer c.caller.mu.Unlock()
@@ -216,7 +218,7 @@ func (c *Conn) sendFirstFrames(first []byte) error {
 	return c.caller.writeLocked(first)
 }
 
-// HasHeldCall reports whether a held call has not ended.
+// HasHeldCall reports whether the connection has a held call that has not ended.
 func (c *Conn) HasHeldCall() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,7 +230,7 @@ func (c *Conn) HasHeldCall() bool {
 	return false
 }
 
-// endAllCalls ends the held calls that will get no answer.
+// endAllCalls ends all stored calls. The connection has ended, so these calls get no answer.
 func (c *Conn) endAllCalls() {
 	c.mu.Lock()
 	var left []*call
@@ -242,7 +244,8 @@ func (c *Conn) endAllCalls() {
 	}
 }
 
-// finish ends a call and calls its OnOutcome. If the hook of the call still runs, its verdict has no effect.
+// finish ends a call and calls its OnOutcome. If the hook of the call still runs, the verdict of the hook will have no
+// effect.
 func (c *Conn) finish(k *call, o Outcome) {
 	c.mu.Lock()
 	k.stage = stageFinished
@@ -260,11 +263,11 @@ func (c *Conn) finish(k *call, o Outcome) {
 	}
 }
 
-// endError returns the error for the log if a connection ended because of a protocol error, and nil otherwise. who is
-// the end that violated the protocol.
-func endError(who string, err error) error {
+// endError returns the error for the log if a connection ended because of a protocol error, and nil otherwise. sender
+// names the end that violated the protocol: "caller" or "backend".
+func endError(sender string, err error) error {
 	if _, atFault := errors.AsType[*protocolError](err); !atFault {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", who, err)
+	return fmt.Errorf("%s: %w", sender, err)
 }

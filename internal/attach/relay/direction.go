@@ -10,21 +10,22 @@ import (
 // direction is one of a connection's two directions: from the caller to the backend, or back.
 type direction struct {
 	c             *Conn
-	in            *reader
-	out           *endpoint
-	blocks        *blocks
+	in            *reader            // reads the frames of the sender
+	out           *endpoint          // the receiver
+	blocks        *blocks            // decodes the header blocks of the sender
 	pendingFrames []byte             // the frames in the reader's buffer that the next flush forwards unchanged
-	sendFirst     func([]byte) error // writes the first frames if they need special treatment; nil after that
+	sendFirst     func([]byte) error // writes the backend's first frames to the caller; nil later, and towards the backend
 }
 
-// relay reads frames and calls handle for each frame, until the connection ends. It then returns the error.
+// relay reads frames and calls handle for each frame, until the connection ends. It returns the error that ended the
+// connection.
 func (d *direction) relay(handle func(f *frame) error) error {
 	var f frame
 	for {
 		more, err := d.in.next(&f)
 		for ; more; more, err = d.in.next(&f) {
 			if d.blocks.partial.raw != nil && f.kind != http2.FrameContinuation {
-				err = fmt.Errorf("%w: header block interrupted", errFrame)
+				err = fmt.Errorf("%w: a frame that is not CONTINUATION inside a header block", errFrame)
 				break
 			}
 			d.startPending(&f)
@@ -32,7 +33,7 @@ func (d *direction) relay(handle func(f *frame) error) error {
 				break
 			}
 		}
-		if err != nil { // first send the frames before the error
+		if err != nil { // flush sends the frames before the frame with the error
 			return d.c.sendGoAway(d, errors.Join(err, d.flush()))
 		}
 		if err := d.flush(); err != nil {
@@ -44,8 +45,8 @@ func (d *direction) relay(handle func(f *frame) error) error {
 	}
 }
 
-// addPending adds a frame to pendingFrames, which one write forwards. The frames are contiguous in the reader's buffer,
-// so frames are pending only up to the first frame that the relay does not forward.
+// addPending adds a frame to pendingFrames. One write forwards all pending frames, so they must be contiguous in the
+// reader's buffer. Therefore the handler calls flush at each frame that the relay does not forward.
 func (d *direction) addPending(f *frame) {
 	d.pendingFrames = d.pendingFrames[:len(d.pendingFrames)+len(f.raw)]
 }
@@ -60,11 +61,11 @@ func (d *direction) startPending(f *frame) {
 
 // flush writes the pending frames.
 func (d *direction) flush() error {
-	frames, greet := d.pendingFrames, d.sendFirst
+	frames, sendFirst := d.pendingFrames, d.sendFirst
 	d.pendingFrames = nil
-	if greet != nil && len(frames) > 0 {
+	if sendFirst != nil && len(frames) > 0 {
 		d.sendFirst = nil
-		return greet(frames)
+		return sendFirst(frames)
 	}
 	return d.out.write(frames)
 }
@@ -78,8 +79,8 @@ func (d *direction) writeInstead(b []byte) error {
 	return d.flush()
 }
 
-// setting handles a setting in a SETTINGS frame. It notes what the setting allows the receiver of the frame to send,
-// and returns the value that the relay forwards.
+// setting handles one setting in a SETTINGS frame, and returns the value that the relay forwards. If the setting limits
+// header tables or frames, setting notes what the receiver of the SETTINGS frame may now send.
 func (d *direction) setting(id http2.SettingID, v uint32) uint32 {
 	switch v = limitSetting(id, v); id {
 	case http2.SettingHeaderTableSize:

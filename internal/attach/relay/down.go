@@ -9,7 +9,7 @@ import (
 // toCaller is the direction from backend to caller.
 type toCaller struct{ direction }
 
-// relayDown forwards what the backend sends to the caller, until the connection ends.
+// relayDown forwards the backend's frames to the caller, until the connection ends.
 func (c *Conn) relayDown() error {
 	d := &toCaller{direction{c: c, in: c.backend.reader, out: &c.caller, blocks: c.backend.blocks, sendFirst: c.sendFirstFrames}}
 	return d.relay(d.handleFrame)
@@ -32,7 +32,7 @@ func (d *toCaller) handleFrame(f *frame) error {
 		d.c.mu.Unlock()
 		switch {
 		case refused:
-			return d.flush() // the refusal follows
+			return d.flush() // settingsAcked refuses the call, so the caller does not get this RST_STREAM
 		case k != nil:
 			d.c.callEnded(k, nil)
 		}
@@ -53,7 +53,7 @@ func (d *toCaller) handleFrame(f *frame) error {
 	return nil
 }
 
-// data stores the answer of a held call from a DATA frame.
+// data handles a DATA frame. If the frame belongs to a held call, data stores the answer in the frame.
 func (d *toCaller) data(f *frame) error {
 	d.c.mu.Lock()
 	if f.hasFlag(http2.FlagDataEndStream) {
@@ -71,20 +71,20 @@ func (d *toCaller) data(f *frame) error {
 	d.c.mu.Lock()
 	d.c.storeReply(k, body)
 	d.c.mu.Unlock()
-	if f.hasFlag(http2.FlagDataEndStream) { // an answer without trailers has no status
+	if f.hasFlag(http2.FlagDataEndStream) { // the answer ends without trailers, so it has no gRPC status
 		d.c.callEnded(k, nil)
 	}
 	return nil
 }
 
-// headers decodes a header block. If the block ends a held call, it reads the status of the call from the block.
+// headers decodes a header block. If the block ends a held call, headers reads the status of the call from the block.
 func (d *toCaller) headers(f *frame) error {
 	single := f.beginsBlock() && f.hasFlag(http2.FlagHeadersEndHeaders)
 	first, fragment, raw, err := d.blocks.gather(f)
 	if err != nil {
 		return err
 	}
-	if first == nil {
+	if first == nil { // the block is incomplete; gather has stored it until the rest arrives
 		return d.flush()
 	}
 	d.c.mu.Lock()
@@ -115,7 +115,7 @@ func (d *toCaller) headers(f *frame) error {
 		case !first.hasFlag(http2.FlagDataEndStream):
 		case early:
 			// The backend ends a call that the relay has reset. The relay forwards the block, because later blocks
-			// may refer to its table entries. The refusal ends the call for the caller.
+			// may refer to table entries of this block. It removes END_STREAM, because the refusal must end the call.
 			raw[flagsAt] &^= byte(http2.FlagDataEndStream)
 		default:
 			d.c.callEnded(k, &h)
@@ -160,8 +160,8 @@ func (d *toCaller) settings(f *frame) error {
 	return nil
 }
 
-// settingsAcked handles an acknowledgement of a SETTINGS frame by the backend. If the relay itself sent that SETTINGS
-// frame, settingsAcked now refuses the call for which the relay sent it.
+// settingsAcked handles the backend's acknowledgement of a SETTINGS frame. If the relay itself sent the SETTINGS frame,
+// settingsAcked sends the caller the refusal of the call for which the relay sent the frame.
 func (d *toCaller) settingsAcked(f *frame) error {
 	d.c.mu.Lock()
 	var k *call
@@ -194,14 +194,14 @@ func (d *toCaller) settingsAcked(f *frame) error {
 	return d.writeInstead(trailers)
 }
 
-// window handles the backend's WINDOW_UPDATE. It forwards only the part that belongs to bytes that the caller itself
-// sent.
+// window handles the backend's WINDOW_UPDATE. It forwards the size that flow.update returns: less than in the frame if
+// the relay itself has sent bytes, and more if the relay has dropped bytes of the caller.
 func (d *toCaller) window(f *frame) error {
 	n, err := f.word()
 	if err != nil {
 		return err
 	}
-	if n == 0 { // the caller reports the error
+	if n == 0 { // not allowed: the caller reports the error to the backend
 		d.addPending(f)
 		return nil
 	}
@@ -216,19 +216,19 @@ func (d *toCaller) window(f *frame) error {
 		}
 		w = &k.flow
 	}
-	give := w.update(n)
+	forwarded := w.update(n)
 	over := w.window > maxWindow
 	d.c.mu.Unlock()
 	if over {
 		return fmt.Errorf("%w: stream %d", errFlow, f.stream)
 	}
 	d.c.changed.Broadcast()
-	switch give {
+	switch forwarded {
 	case n:
 		d.addPending(f)
 		return nil
 	case 0:
 		return d.flush()
 	}
-	return d.writeInstead(appendWord(nil, http2.FrameWindowUpdate, f.stream, give))
+	return d.writeInstead(appendWord(nil, http2.FrameWindowUpdate, f.stream, forwarded))
 }

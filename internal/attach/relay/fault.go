@@ -23,8 +23,8 @@ var (
 	// errBlock means that the relay cannot decode a header block. The connection cannot go on, because the HPACK state is
 	// unknown afterwards.
 	errBlock           = &protocolError{http2.ErrCodeCompression, "a header block cannot be decoded"}
-	errConnectionLimit = &protocolError{http2.ErrCodeEnhanceYourCalm, "above the limit of one connection"}
-	errTooSlow         = &protocolError{http2.ErrCodeEnhanceYourCalm, "sent the rest too late"}
+	errConnectionLimit = &protocolError{http2.ErrCodeEnhanceYourCalm, "above a limit of trimtab for one connection"}
+	errTooSlow         = &protocolError{http2.ErrCodeEnhanceYourCalm, "a frame or header block did not arrive in time"}
 )
 
 // sendGoAway sends GOAWAY frames with the reason, if err is a protocol error of the end from which d reads. The caller
@@ -36,12 +36,13 @@ func (c *Conn) sendGoAway(d *direction, err error) error {
 	}
 	c.caller.shortenTimeout()
 	c.backend.shortenTimeout()
-	// If a write fails, that end has closed the connection or does not read.
+	// An error of these writes has no effect: the receiver has closed the connection or does not read.
 	if d.in == c.caller.reader {
 		_ = c.caller.write(appendGoAway(nil, c.highestStream.Load(), fault.code, err.Error()))
 	} else {
 		_ = c.backend.write(appendGoAway(nil, 0, fault.code, err.Error()))
-		_ = c.caller.write(appendGoAway(nil, c.highestStream.Load(), http2.ErrCodeInternal, "the server's connection ends: "+err.Error()))
+		why := "trimtab closes this connection because of the server's frames: " + err.Error()
+		_ = c.caller.write(appendGoAway(nil, c.highestStream.Load(), http2.ErrCodeInternal, why))
 	}
 	return err
 }

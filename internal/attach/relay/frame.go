@@ -11,19 +11,20 @@ const (
 	headerSize = 9 // the size of a frame's header in bytes
 	// minFrameSize is the size of the longest payload that every peer accepts.
 	minFrameSize = 16 << 10
-	// initialWindow is every window's size until a peer announces another.
+	// initialWindow is every window's size in bytes until a peer announces another size. maxWindow is the largest size
+	// that RFC 9113 allows.
 	initialWindow = 65535
 	maxWindow     = 1<<31 - 1
-	// bufferSize is how many bytes a direction reads in one call: some frames of 16 KiB. The buffer grows for a
-	// longer frame.
+	// bufferSize is the size of a read buffer in bytes: room for some frames of 16 KiB. The buffer grows for a longer
+	// frame.
 	bufferSize  = 64 << 10
 	settingSize = 6 // the size of one setting in a SETTINGS frame
 )
 
-// flagsAt is the offset of the flags in a frame.
+// flagsAt is the offset of the flags byte in a frame.
 const flagsAt = 4
 
-// frame is one frame inside a read buffer. raw has all its bytes.
+// frame is one frame inside a read buffer. raw has all bytes of the frame, with the frame's header.
 type frame struct {
 	kind   http2.FrameType
 	flags  http2.Flags
@@ -49,7 +50,7 @@ func (f *frame) body() ([]byte, error) {
 		}
 		b = b[1 : len(b)-int(b[0])]
 	}
-	before := 0 // bytes before the block: a priority, or a promised stream
+	before := 0 // bytes before the header block: a priority, or the id of a promised stream
 	switch {
 	case f.kind == http2.FrameHeaders && f.hasFlag(http2.FlagHeadersPriority):
 		before = 5
@@ -57,7 +58,7 @@ func (f *frame) body() ([]byte, error) {
 		before = 4
 	}
 	if len(b) < before {
-		return nil, fmt.Errorf("%w: %d bytes, expected at least %d", errSize, len(b), before)
+		return nil, fmt.Errorf("%w: a payload of %d bytes that must have at least %d", errSize, len(b), before)
 	}
 	return b[before:], nil
 }
@@ -74,7 +75,7 @@ func (f *frame) word() (uint32, error) {
 func (f *frame) settings(visit func(id http2.SettingID, v uint32) uint32) error {
 	b := f.payload()
 	if len(b)%settingSize != 0 {
-		return fmt.Errorf("%w: settings of %d bytes", errSize, len(b))
+		return fmt.Errorf("%w: a SETTINGS frame of %d bytes, which is not a multiple of %d", errSize, len(b), settingSize)
 	}
 	for ; len(b) > 0; b = b[settingSize:] {
 		v := binary.BigEndian.Uint32(b[2:])
@@ -88,7 +89,7 @@ func (f *frame) settings(visit func(id http2.SettingID, v uint32) uint32) error 
 // lastStream returns the highest stream that the sender of a GOAWAY frame handles.
 func (f *frame) lastStream() (uint32, error) {
 	if f.size() < 8 {
-		return 0, fmt.Errorf("%w: %d bytes in a GOAWAY", errSize, f.size())
+		return 0, fmt.Errorf("%w: %d bytes in a GOAWAY frame that must have at least 8", errSize, f.size())
 	}
 	return binary.BigEndian.Uint32(f.payload()) &^ (1 << 31), nil
 }
@@ -104,7 +105,7 @@ func appendWord(b []byte, kind http2.FrameType, stream, v uint32) []byte {
 	return binary.BigEndian.AppendUint32(appendHeader(b, kind, 0, stream, 4), v)
 }
 
-// appendGoAway appends a GOAWAY frame.
+// appendGoAway appends a GOAWAY frame. last is the highest stream that the sender of the frame handles.
 func appendGoAway(b []byte, last uint32, code http2.ErrCode, why string) []byte {
 	b = appendHeader(b, http2.FrameGoAway, 0, 0, 8+len(why))
 	b = binary.BigEndian.AppendUint32(b, last)

@@ -14,28 +14,28 @@ const initialTableSize = 4096
 
 // headers has the fields of a header block that the relay needs.
 type headers struct {
-	path     string // the path of the method
-	encoding string // the grpc-encoding
-	status   string // the grpc-status
+	path     string // ":path": the path of the gRPC method
+	encoding string // "grpc-encoding": how the messages are compressed
+	status   string // "grpc-status": the status code of the call
 }
 
-// blocks decodes all header blocks of one direction, in order, because each block depends on the blocks before it.
+// blocks decodes all header blocks of one direction in order, because HPACK encodes each block with the help of the
+// blocks before it.
 type blocks struct {
 	decoder       *hpack.Decoder
-	wantedHeaders *headers
+	wantedHeaders *headers // where emit stores fields of the current block
 	// listSize is the size of the fields of the current block, in bytes.
 	listSize uint64
 	// allowedTableSize is the size in bytes of the largest HPACK table that the receiver allows the sender.
 	// appliedTableSize is the size that the decoder uses.
 	allowedTableSize atomic.Uint32
 	appliedTableSize uint32
-	// partial is a block whose last frame has not arrived. raw has the frames, which the relay forwards together.
-	// fragment has the part of the block that has arrived.
+	// partial is a block whose last frame has not arrived.
 	partial struct {
-		first    frame
-		raw      []byte
-		fragment []byte
-		frames   int
+		first    frame  // the block's first frame, without its bytes
+		raw      []byte // the bytes of the frames, which the relay forwards together; nil if no block is incomplete
+		fragment []byte // the part of the encoded block that has arrived
+		frames   int    // how many frames have arrived
 	}
 }
 
@@ -47,7 +47,7 @@ func newBlocks() *blocks {
 	return b
 }
 
-// emit handles a decoded field of a block.
+// emit handles a decoded field of a block. The decoder calls emit for each field, if read wants fields.
 func (b *blocks) emit(h hpack.HeaderField) {
 	b.listSize += uint64(h.Size())
 	switch h.Name {
@@ -60,13 +60,13 @@ func (b *blocks) emit(h hpack.HeaderField) {
 	}
 }
 
-// allowTableSize notes the table size that the receiver announced. The size never shrinks here, because the sender may
-// use the larger size until it has read the new one.
+// allowTableSize notes the size of the HPACK table that the receiver announced. The noted size never shrinks, because
+// the sender may use a larger size until the sender has read the announcement.
 func (b *blocks) allowTableSize(n uint32) {
 	b.allowedTableSize.Store(max(b.allowedTableSize.Load(), min(n, maxHeaderTable)))
 }
 
-// read decodes a whole block. If wanted is not nil, it stores the fields that the relay needs in wanted.
+// read decodes a whole block. If wanted is not nil, read stores the fields that the relay needs in wanted.
 func (b *blocks) read(fragment []byte, wanted *headers) error {
 	if n := b.allowedTableSize.Load(); n != b.appliedTableSize {
 		b.decoder.SetAllowedMaxDynamicTableSize(n)
@@ -91,8 +91,8 @@ func (f *frame) beginsBlock() bool {
 	return f.kind == http2.FrameHeaders || f.kind == http2.FramePushPromise
 }
 
-// gather adds a frame to the header block to which it belongs. When the block is complete, it returns the block's first
-// frame, the fragments of the block joined together, and the bytes of all its frames. Before that it returns nil.
+// gather adds a frame to the header block to which the frame belongs. If the block is then complete, gather returns the
+// block's first frame, the encoded block, and the bytes of all frames of the block. Otherwise it returns nil.
 func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	o := &b.partial
 	switch {
@@ -110,13 +110,13 @@ func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	case f.kind == http2.FrameContinuation && o.raw != nil && f.stream == o.first.stream:
 		o.fragment = append(o.fragment, f.payload()...)
 	default:
-		return nil, nil, nil, fmt.Errorf("%w: header block out of order", errFrame)
+		return nil, nil, nil, fmt.Errorf("%w: a CONTINUATION frame that does not continue a header block of its stream", errFrame)
 	}
 	o.raw = append(o.raw, f.raw...)
 	o.frames++
 	switch {
 	case len(o.raw) > maxHeaderBlock:
-		return nil, nil, nil, fmt.Errorf("%w: a header block above %d bytes", errConnectionLimit, maxHeaderBlock)
+		return nil, nil, nil, fmt.Errorf("%w: a header block of more than %d bytes", errConnectionLimit, maxHeaderBlock)
 	case o.frames > maxContinuations:
 		return nil, nil, nil, fmt.Errorf("%w: a header block in more than %d frames", errConnectionLimit, maxContinuations)
 	}
@@ -128,9 +128,9 @@ func (b *blocks) gather(f *frame) (*frame, []byte, []byte, error) {
 	return &first, fragment, raw, nil
 }
 
-// appendTrailers appends the headers that end a call. It marks the fields as sensitive. Such fields do not enter the
-// HPACK table, so the state of the backend's encoder does not change. If the answer has already begun, appendTrailers
-// writes only trailers.
+// appendTrailers appends a HEADERS frame that ends a call with the status s. begun means that the caller has already
+// got headers of the answer, so the frame has only trailers. All fields are marked as sensitive. Such fields do not
+// enter the HPACK table of the caller, which must remain as the backend's encoder expects it.
 func appendTrailers(out []byte, stream uint32, s *Status, begun bool) []byte {
 	var b bytes.Buffer
 	encoder := hpack.NewEncoder(&b)
@@ -146,11 +146,11 @@ func appendTrailers(out []byte, stream uint32, s *Status, begun bool) []byte {
 	return append(appendHeader(out, http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagDataEndStream, stream, b.Len()), b.Bytes()...)
 }
 
-// maxStatusText is the longest encoded status text in bytes. Its headers then fit into one frame that every peer
-// accepts.
+// maxStatusText is the longest encoded status text in bytes. A HEADERS frame with this text is still so short that
+// every peer accepts it.
 const maxStatusText = 4 << 10
 
-// percentEncode encodes a status text as gRPC requires in a header.
+// percentEncode encodes a status text as gRPC requires for the header grpc-message. It cuts the text at maxStatusText.
 func percentEncode(s string) string {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s) && len(out) < maxStatusText; i++ {

@@ -13,15 +13,15 @@ import (
 	"github.com/trimtab/trimtab/internal/attach/workerpool"
 )
 
-// handleHeaders handles a header block of the caller. If the block opens a call that the relay holds, it stores the
-// call. dropped means that the stream is above the limit of the relay's GOAWAY. refused is a call that the relay must
-// refuse.
+// handleHeaders handles a header block of the caller. If the block opens a call that the relay holds, handleHeaders
+// stores the call. refused is a call that the relay must refuse. dropped means that the relay does not forward the
+// block, because its stream is above the limit of the relay's GOAWAY.
 func (c *Conn) handleHeaders(f *frame, h *headers) (refused *call, dropped bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if last := c.highestStream.Load(); f.stream <= last { // trailers of a request, which gRPC does not have
+	if last := c.highestStream.Load(); f.stream <= last { // not a new stream: trailers of a request, which gRPC does not have
 		if _, ok := c.streams.open[f.stream]; !ok && h.path != "" && f.stream < last {
-			return nil, false, fmt.Errorf("%w: a request on stream %d, after stream %d", errFrame, f.stream, last)
+			return nil, false, fmt.Errorf("%w: a new request on stream %d, although stream %d was opened before", errFrame, f.stream, last)
 		}
 		if f.hasFlag(http2.FlagDataEndStream) {
 			c.streams.end(f.stream, callerEnd)
@@ -39,7 +39,8 @@ func (c *Conn) handleHeaders(f *frame, h *headers) (refused *call, dropped bool,
 	case c.streams.goingAway && f.stream > c.streams.lastStream: // the backend ignores the call, and the caller repeats it on another connection
 		return nil, false, nil
 	case len(c.calls) >= 2*maxStreams+maxRefused || len(c.unackedSettings)-c.usage.callerUnacked >= 2*maxStreams:
-		return nil, false, fmt.Errorf("%w: %d unfinished calls, or %d unacknowledged SETTINGS frames", errConnectionLimit, 2*maxStreams+maxRefused, 2*maxStreams)
+		return nil, false, fmt.Errorf("%w: %d unfinished calls, or %d SETTINGS frames that the backend has not acknowledged",
+			errConnectionLimit, 2*maxStreams+maxRefused, 2*maxStreams)
 	case len(c.streams.open) >= maxStreams || c.usage.runningHooks >= maxStreams:
 		k := c.newCall(f.stream, h)
 		k.refusal, k.callerDone = tooManyCalls, f.hasFlag(http2.FlagDataEndStream)
@@ -63,8 +64,9 @@ func (c *Conn) newCall(stream uint32, h *headers) *call {
 	return k
 }
 
-// noteRefused stores a refused call, whose further frames the relay drops. If more than maxRefused calls are stored, it
-// forgets the oldest call, because the caller may never end that call. The mutex is held.
+// noteRefused notes a refused call that stays in calls, so that the relay drops further frames of the call. If more
+// than maxRefused calls are noted, noteRefused removes the oldest call from calls, because the caller may never end
+// that call. The mutex is held.
 func (c *Conn) noteRefused(k *call) {
 	if c.streams.refused = append(c.streams.refused, k.id); len(c.streams.refused) > maxRefused {
 		delete(c.calls, c.streams.refused[0])
@@ -72,8 +74,8 @@ func (c *Conn) noteRefused(k *call) {
 	}
 }
 
-// callerEnded notes that the caller has ended its side of a call. If the call has an answer, callerEnded forgets the
-// call. The mutex is held.
+// callerEnded notes that the caller has ended its side of a call. If the call is already answered or cancelled,
+// callerEnded removes it from calls. The mutex is held.
 func (c *Conn) callerEnded(k *call) {
 	k.callerDone = true
 	if k.stage == stageFinished {
@@ -81,8 +83,8 @@ func (c *Conn) callerEnded(k *call) {
 	}
 }
 
-// handleReset handles the caller's RST_STREAM. It reports whether the relay forwards the frame. It returns false for a
-// call that the relay itself has reset at the backend.
+// handleReset handles the caller's RST_STREAM. It reports whether the relay must forward the frame to the backend. It
+// returns false for a call that the relay itself has reset at the backend.
 func (c *Conn) handleReset(stream uint32) bool {
 	c.mu.Lock()
 	k := c.calls[stream]
@@ -96,10 +98,10 @@ func (c *Conn) handleReset(stream uint32) bool {
 	return !reset
 }
 
-// hookInline runs a hook that returns at once, for a message that fits into one frame. If hookInline returns true, the
-// relay forwards the frame unchanged. If it returns false, the relay holds the call like any other call. If the hook
-// has then already decided to change or refuse the message, k.hook returns this verdict, so that the hook runs only
-// once.
+// hookInline runs a hook that does not block, if the frame f has the whole message. If hookInline returns true, the
+// relay forwards the frame unchanged. If it returns false, the relay holds the call until runHook has run k.hook. If
+// the hook has already decided to change or refuse the message, hookInline makes k.hook a function that returns this
+// verdict. So the hook itself runs only once.
 func (c *Conn) hookInline(k *call, f *frame) bool {
 	body, err := f.body()
 	if err != nil {
@@ -119,19 +121,20 @@ func (c *Conn) hookInline(k *call, f *frame) bool {
 		return false
 	}
 	c.mu.Lock()
-	going := k.stage == stageCollecting
-	if going {
+	unfinished := k.stage == stageCollecting
+	if unfinished {
 		k.stage, k.sent, k.onOutcome = stageForwarding, true, v.OnOutcome
 	}
 	c.mu.Unlock()
-	if !going && v.OnOutcome != nil { // the backend has already ended the call
+	if !unfinished && v.OnOutcome != nil { // the backend has already ended the call
 		v.OnOutcome(Outcome{})
 	}
-	return going
+	return unfinished
 }
 
-// hold stores the bytes of a held call's frame. ready reports whether the relay waits for no more bytes: the message is
-// complete or too long, or the caller has ended its side. refusal says how to refuse the call. The mutex is held.
+// hold stores the bytes of a held call's DATA frame. ready means that the hook can run: the message is complete or too
+// long, or the caller has ended its side. If refusal is not nil, the relay must refuse the call with this status. The
+// mutex is held.
 func (c *Conn) hold(k *call, f *frame) (ready bool, refusal *Status, err error) {
 	body, err := f.body()
 	if err != nil {
@@ -163,8 +166,8 @@ func (c *Conn) hold(k *call, f *frame) (ready bool, refusal *Status, err error) 
 	return false, nil, nil
 }
 
-// dropHeldBytes drops the held bytes of a call. The bytes count as held until the call's hook has returned, because the
-// hook may read them. The mutex is held.
+// dropHeldBytes drops the held bytes of a call. If the call's hook still runs, heldBytes counts these bytes until the
+// hook has returned, because the hook may read them. The mutex is held.
 func (c *Conn) dropHeldBytes(k *call) {
 	k.held = nil
 	if !k.hookRuns {
@@ -173,7 +176,7 @@ func (c *Conn) dropHeldBytes(k *call) {
 	}
 }
 
-// hookReturned notes that a call's hook has returned, and that the call's bytes are sent or dropped.
+// hookReturned notes that a call's hook has returned, and that the call's held bytes have been sent or dropped.
 func (c *Conn) hookReturned(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +186,8 @@ func (c *Conn) hookReturned(k *call) {
 	k.countedBytes = 0
 }
 
-// storeReply stores bytes of the first message of the backend's answer. The mutex is held.
+// storeReply stores bytes of the first message of the backend's answer. If the bytes exceed a limit, it drops the whole
+// message and sets replyLost. The mutex is held.
 func (c *Conn) storeReply(k *call, b []byte) {
 	if k.replyLost || k.stage == stageFinished {
 		return
@@ -200,30 +204,30 @@ func (c *Conn) storeReply(k *call, b []byte) {
 	k.reply = append(k.reply, b...)
 }
 
-// bufferFor returns a buffer for a held message. The buffer has room for the size that the message's prefix announces,
-// up to bufferSize, or for the first bytes if they are more, and for what most verdicts add. A caller cannot make the
-// relay allocate more by announcing a larger size. The mutex is held.
+// bufferFor returns an empty buffer for a held message that begins with the bytes first. The buffer has room for these
+// bytes, for the size that the message's prefix announces (at most bufferSize), and for the bytes that most verdicts
+// add. So a caller that announces a huge message does not make the relay allocate a huge buffer. The mutex is held.
 func (c *Conn) bufferFor(first []byte) []byte {
 	n, _ := messageSize(first)
 	n = max(len(first), min(n, bufferSize)) + typicalVerdictSize
 	if last := len(c.spareBuffers) - 1; last >= 0 && cap(c.spareBuffers[last]) >= n {
-		room := c.spareBuffers[last]
+		spare := c.spareBuffers[last]
 		c.spareBuffers = c.spareBuffers[:last]
-		return room
+		return spare
 	}
 	return make([]byte, 0, n)
 }
 
-// typicalVerdictSize is how many bytes most verdicts add to a message at most. maxSpareBuffers is how many buffers the
-// relay keeps for reuse.
+// Most verdicts add at most typicalVerdictSize bytes to a message. The relay stores at most maxSpareBuffers buffers of
+// a connection for reuse.
 const (
 	typicalVerdictSize = 1 << 10
 	maxSpareBuffers    = 8
 )
 
-// windowUpdates returns the WINDOW_UPDATE frames with which the caller can go on sending when held bytes have filled a
-// window. Without them, the caller could not complete its message. Before the backend's first frames, windowUpdates
-// returns nothing, because callers do not accept a window update then. The mutex is held.
+// windowUpdates returns the relay's own WINDOW_UPDATE frames for the caller. With them, the caller can complete its
+// message although held bytes fill a window. A caller accepts no window update before the backend's first frames. Until
+// these are sent, windowUpdates returns nothing. The mutex is held.
 func (c *Conn) windowUpdates(k *call) []byte {
 	var out []byte
 	if !c.drain.firstFramesSent {
@@ -240,7 +244,8 @@ func (c *Conn) windowUpdates(k *call) []byte {
 	return out
 }
 
-// runHook runs the hook of a call on its own goroutine, and then carries out the verdict.
+// runHook runs the hook of a call on another goroutine. There it then forwards or refuses the call, as the verdict
+// says.
 func (c *Conn) runHook(k *call) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
@@ -266,8 +271,10 @@ func (c *Conn) runHook(k *call) {
 	})
 }
 
-// decide decompresses the message of a call and runs the hook. It returns an empty verdict for a message that is
-// incomplete or too long, or that it cannot decompress.
+// decide decompresses the message of a call, runs the hook, and returns the verdict. n is the size of the message in
+// held. If the message is incomplete or too long, or decompression fails, decide returns an empty verdict, with which
+// the relay forwards the message unchanged. If the decompressed message does not fit into maxHeldBytes, the verdict
+// refuses the call.
 func (c *Conn) decide(ctx context.Context, k *call, held []byte, n int, complete bool) Verdict {
 	if !complete || n > c.o.MaxMessage+prefixSize {
 		return Verdict{}
@@ -286,8 +293,8 @@ func (c *Conn) decide(ctx context.Context, k *call, held []byte, n int, complete
 	return v
 }
 
-// decompressMessage decompresses the message of a call. The decompressed message can be a thousand times longer. So the
-// relay decompresses one message at a time, and counts the result as held bytes.
+// decompressMessage decompresses the message of a call. The result can be a thousand times longer than the message. So
+// the relay decompresses only one message of the connection at a time, and counts the result as held bytes.
 func (c *Conn) decompressMessage(k *call, b []byte) ([]byte, error) {
 	if b[0] != 0 {
 		c.decompressing.Lock()
@@ -306,7 +313,7 @@ func (c *Conn) decompressMessage(k *call, b []byte) ([]byte, error) {
 	return msg, nil
 }
 
-// callEnded handles the end of a held call by the backend. h has the trailers; nil if the backend sent none.
+// callEnded handles that the backend has ended a held call. h has the trailers; it is nil if the backend sent none.
 func (c *Conn) callEnded(k *call, h *headers) {
 	c.mu.Lock()
 	o := k.outcome(c.o.MaxMessage)

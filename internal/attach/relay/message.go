@@ -25,8 +25,8 @@ func messageSize(b []byte) (n int, whole bool) {
 	return n, len(b) >= n
 }
 
-// decompress returns the content of a message, which begins with its prefix. It returns an error for a compressed
-// message of more than limit bytes.
+// decompress returns the content of the message b, which begins with its prefix. If the message is compressed and its
+// content has more than limit bytes, decompress returns an error.
 func decompress(b []byte, encoding string, limit int) ([]byte, error) {
 	body := b[prefixSize:]
 	if b[0] == 0 {
@@ -37,27 +37,27 @@ func decompress(b []byte, encoding string, limit int) ([]byte, error) {
 	}
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("compressed message: %w", err)
+		return nil, fmt.Errorf("decompress a message: %w", err)
 	}
 	out, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("compressed message: %w", err)
+		return nil, fmt.Errorf("decompress a message: %w", err)
 	case len(out) > limit:
-		return nil, fmt.Errorf("compressed message of more than %d bytes", limit)
+		return nil, fmt.Errorf("a decompressed message has more than %d bytes", limit)
 	}
 	return out, nil
 }
 
-// addPrefix adds the prefix of an uncompressed message. gRPC allows an uncompressed message also in a call that
-// announced a compression.
+// addPrefix adds the prefix of an uncompressed message. gRPC allows such a message even in a call whose headers name a
+// compression.
 func addPrefix(msg []byte) []byte {
 	b := make([]byte, prefixSize, prefixSize+len(msg))
 	setSize(b, len(msg))
 	return append(b, msg...)
 }
 
-// setSize writes the size of a message into its prefix.
+// setSize writes the message size n into the prefix at the beginning of b.
 func setSize(b []byte, n int) {
 	binary.BigEndian.PutUint32(b[1:], uint32(n)) //nolint:gosec // callers limit the size
 }

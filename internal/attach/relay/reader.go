@@ -24,24 +24,24 @@ type reader struct {
 	// restTimeout is how long the sender may take for the rest of a frame or header block that it has begun.
 	restTimeout time.Duration
 	// deadlineSet means that a read deadline is set. inHeaderBlock means that the deadline is for a header block of
-	// several frames. tookFrame means that next has returned a frame since the deadline was set.
+	// several frames. tookFrame means that next has returned a frame since the last read.
 	deadlineSet, inHeaderBlock, tookFrame bool
 }
 
-func newReader(from net.Conn, within time.Duration) *reader {
-	r := &reader{conn: from, buf: make([]byte, bufferSize), restTimeout: within}
+func newReader(conn net.Conn, restTimeout time.Duration) *reader {
+	r := &reader{conn: conn, buf: make([]byte, bufferSize), restTimeout: restTimeout}
 	r.maxPayload.Store(minFrameSize)
 	return r
 }
 
-// allowFrameSize notes the longest payload that the receiver announced. The length never shrinks here, because the
-// sender may use the larger length until it has read the new one.
+// allowFrameSize notes the longest payload that the receiver announced. The noted length never shrinks, because the
+// sender may use a larger length until the sender has read the announcement.
 func (r *reader) allowFrameSize(n uint32) {
 	r.maxPayload.Store(max(r.maxPayload.Load(), min(n, maxFrame)))
 }
 
 // next removes the next complete frame from the buffer and stores it in f. It returns false if the buffer has no
-// complete frame. It returns an error for a frame that is too long as soon as the frame's header has arrived.
+// complete frame. For a frame that is too long, it returns an error as soon as the frame's header has arrived.
 func (r *reader) next(f *frame) (bool, error) {
 	b := r.buf[r.r:r.w]
 	if len(b) < headerSize {
@@ -62,10 +62,10 @@ func (r *reader) next(f *frame) (bool, error) {
 	return true, nil
 }
 
-// fill reads more bytes. It first moves the rest of the buffer to its front. The buffer grows for a longer frame,
-// up to the longest allowed. If the sender has begun a frame, or a header block of several frames (inside), it must
-// send the rest within restTimeout.
-func (r *reader) fill(inside bool) error {
+// fill reads more bytes into the buffer. It first moves the bytes that next has not returned to the buffer's front. For
+// a longer frame, the buffer grows up to the longest frame that maxPayload allows. inBlock means that the sender has
+// begun a header block of several frames. The sender must send the rest of a begun block or frame within restTimeout.
+func (r *reader) fill(inBlock bool) error {
 	if r.r == r.w {
 		r.r, r.w = 0, 0
 		if len(r.buf) > 4*bufferSize {
@@ -79,35 +79,35 @@ func (r *reader) fill(inside bool) error {
 		more := min(len(r.buf), headerSize+int(r.maxPayload.Load())-len(r.buf))
 		r.buf = append(r.buf, make([]byte, max(more, 1))...)
 	}
-	r.setDeadline(inside)
+	r.setDeadline(inBlock)
 	n, err := r.conn.Read(r.buf[r.w:])
 	r.w += n
 	switch {
 	case n > 0:
 		return nil
 	case r.deadlineSet && errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: the rest of a frame did not come within %v", errTooSlow, r.restTimeout)
+		return fmt.Errorf("%w: the rest did not come within %v", errTooSlow, r.restTimeout)
 	}
 	return err
 }
 
-// setDeadline sets the deadline of the next read, or removes it. The deadline for a frame or header block that the
-// sender has begun earlier stays. setDeadline ignores errors, because an error means a closed connection, which the
-// read reports.
-func (r *reader) setDeadline(inside bool) {
-	begun := inside || r.w > 0
-	same := r.deadlineSet && (!r.tookFrame || r.inHeaderBlock && inside)
+// setDeadline sets a read deadline if the sender has begun a frame or a header block, and otherwise removes the
+// deadline. It does not change the deadline for a frame or block that was already incomplete at the last read. It
+// ignores errors, because an error means a closed connection, which the read reports.
+func (r *reader) setDeadline(inBlock bool) {
+	begun := inBlock || r.w > 0
+	same := r.deadlineSet && (!r.tookFrame || r.inHeaderBlock && inBlock)
 	switch {
 	case begun && !same:
 		_ = r.conn.SetReadDeadline(time.Now().Add(r.restTimeout))
 	case !begun && r.deadlineSet:
 		_ = r.conn.SetReadDeadline(time.Time{})
 	}
-	r.deadlineSet, r.inHeaderBlock, r.tookFrame = begun, inside, false
+	r.deadlineSet, r.inHeaderBlock, r.tookFrame = begun, inBlock, false
 }
 
-// readPrefix reads bytes until it has as many as text, or until they differ from text. same reports whether they are
-// equal to text. first are the bytes that were read.
+// readPrefix compares the first bytes of the connection with text. It reads until it has as many bytes as text, or
+// until a byte differs. same reports whether the bytes are equal to text. first has the bytes that readPrefix has read.
 func (r *reader) readPrefix(text string) (first []byte, same bool, err error) {
 	for {
 		n := min(r.w, len(text))

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// forwardHeld forwards a held call. It sends the verdict's message in place of the first n held bytes, and then the
-// held bytes that follow. If the verdict has no message, it sends all held bytes.
+// forwardHeld forwards a held call. The first n held bytes are the call's message with its prefix. forwardHeld changes
+// this message as the verdict says, and then sends all held bytes.
 func (c *Conn) forwardHeld(k *call, v Verdict, n int) {
 	c.mu.Lock()
-	if k.stage != stageDeciding { // the call was ended or refused in the meantime
+	if k.stage != stageDeciding { // the call was ended or refused while the hook ran
 		c.mu.Unlock()
 		if v.OnOutcome != nil {
 			v.OnOutcome(Outcome{})
@@ -35,16 +35,17 @@ func (c *Conn) forwardHeld(k *call, v Verdict, n int) {
 	}
 }
 
-// sendFrame sends one frame of a call's held bytes, as soon as the windows allow. It reports whether there is more to
-// send.
+// sendFrame sends one DATA frame of a call's held bytes, as soon as the windows allow this. It reports whether the
+// relay must send more frames.
 func (c *Conn) sendFrame(k *call) bool {
 	c.mu.Lock()
 	for !c.closed && k.stage == stageSending && len(k.held) > 0 && min(c.flow.window, k.flow.window) <= 0 {
 		c.changed.Wait()
 	}
 	c.mu.Unlock()
-	// When the caller resets the call, the relay first changes the call's stage and then forwards the RST_STREAM. So under
-	// the backend's lock, either this code sees the new stage and sends no frame, or the RST_STREAM follows this frame.
+	// When the caller resets the call, the relay first changes the call's stage and then forwards the RST_STREAM. So
+	// under the backend's lock, either this code sees the new stage and sends no frame, or the RST_STREAM follows this
+	// frame.
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()
 	c.mu.Lock()
@@ -76,7 +77,7 @@ func (c *Conn) sendFrame(k *call) bool {
 	}
 	c.mu.Unlock()
 	if len(out) > headerSize || flags != 0 {
-		_ = c.backend.writeLocked(out) // the other direction reports a lost backend
+		_ = c.backend.writeLocked(out) // onWriteError has handled the error
 	}
 	return more
 }

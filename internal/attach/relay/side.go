@@ -7,25 +7,27 @@ import (
 	"time"
 )
 
-// drainTimeout is how long a write may take after Drain.
+// drainTimeout is how long a write may take while the relay closes the connection by GOAWAY.
 const drainTimeout = time.Second
 
-// endpoint is one end of a relayed connection. Several goroutines write to it, so each writes whole frames under
-// the mutex.
+// endpoint is one end of a relayed connection. Several goroutines write to an endpoint, so each writes whole frames
+// under the mutex.
 type endpoint struct {
 	net.Conn
 
 	reader *reader // reads the frames that this end sends
 	blocks *blocks // decodes the header blocks that this end sends
-	// onWriteError is called after a failed write. Nothing more can then be sent to this end, because it may have received
-	// a part of a frame.
+	// onWriteError is called after a failed write. Nothing more can then be sent to this end, because it may have
+	// received a part of a frame.
 	onWriteError func(err error)
 
 	mu  sync.Mutex // held during each write
 	buf []byte     // for one frame of a held call; guarded by mu
 
-	timeoutMu    sync.Mutex // guards writeTimeout, and keeps a write from setting an older deadline
-	writeTimeout time.Duration
+	// timeoutMu guards writeTimeout. It is also held while a deadline is set, so that no deadline uses an old
+	// writeTimeout.
+	timeoutMu    sync.Mutex
+	writeTimeout time.Duration // how long a write may take
 }
 
 // Write writes with a deadline.
@@ -41,7 +43,7 @@ func (s *endpoint) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// shortenTimeout bounds the current write, and all that follow, by drainTimeout.
+// shortenTimeout limits the current write and all later writes to drainTimeout.
 func (s *endpoint) shortenTimeout() {
 	s.timeoutMu.Lock()
 	defer s.timeoutMu.Unlock()
@@ -49,13 +51,14 @@ func (s *endpoint) shortenTimeout() {
 	_ = s.SetWriteDeadline(time.Now().Add(s.writeTimeout)) // fails only on a closed connection, to which nothing is written
 }
 
-// write writes whole frames.
+// write writes the whole frames in b.
 func (s *endpoint) write(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writeLocked(b)
 }
 
+// writeLocked writes the whole frames in b. The mutex is held.
 func (s *endpoint) writeLocked(b []byte) error {
 	if len(b) == 0 {
 		return nil

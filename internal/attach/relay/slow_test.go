@@ -47,7 +47,7 @@ func TestHalf(t *testing.T) {
 			caller, _, ran := ends(t, half)
 			drop(caller)
 			caller.goesAway(http2.ErrCodeEnhanceYourCalm)
-			if err := <-ran; err == nil || !strings.Contains(err.Error(), "caller: sent the rest too late") {
+			if err := <-ran; err == nil || !strings.Contains(err.Error(), "caller: a frame or header block did not arrive in time") {
 				t.Error(err)
 			}
 		})
@@ -55,7 +55,7 @@ func TestHalf(t *testing.T) {
 			_, backend, ran := ends(t, half)
 			drop(backend)
 			backend.goesAway(http2.ErrCodeEnhanceYourCalm)
-			if err := <-ran; err == nil || !strings.Contains(err.Error(), "backend: sent the rest too late") {
+			if err := <-ran; err == nil || !strings.Contains(err.Error(), "backend: a frame or header block did not arrive in time") {
 				t.Error(err)
 			}
 		})

@@ -2,26 +2,26 @@ package relay
 
 import "time"
 
-// The two ends of a stream, as bits.
+// The two ends of a stream, as bits of a set of ends.
 const (
 	callerEnd = 1 << iota
 	backendEnd
 	bothEnds = callerEnd | backendEnd
 )
 
-// streams has the open streams, and for each stream the ends that have sent END_STREAM or RST_STREAM.
+// streams has the open streams of a connection.
 type streams struct {
-	open map[uint32]uint8 // by stream id: the ends that have ended their side
+	open map[uint32]uint8 // by stream id: the set of ends that have sent END_STREAM
 	// idleSince is when the last stream closed, or the connection began.
 	idleSince time.Time
-	// goingAway means that the backend has sent GOAWAY: it handles no stream above lastStream.
+	// goingAway means that the backend has sent GOAWAY. The backend then handles no stream above lastStream.
 	goingAway  bool
 	lastStream uint32
-	// refused are streams beyond maxStreams for which the caller may still send frames.
+	// refused are the ids of refused streams above maxStreams for which the caller may still send frames.
 	refused []uint32
 }
 
-// end notes that one end has sent its last frame on a stream.
+// end notes that one end has sent its last frame on a stream. After the last frames of both ends, the stream is closed.
 func (s *streams) end(stream uint32, end uint8) {
 	ends, ok := s.open[stream]
 	switch {
@@ -33,7 +33,7 @@ func (s *streams) end(stream uint32, end uint8) {
 	}
 }
 
-// close forgets a stream.
+// close removes a stream from the open streams.
 func (s *streams) close(stream uint32) {
 	if _, ok := s.open[stream]; !ok {
 		return
@@ -44,7 +44,8 @@ func (s *streams) close(stream uint32) {
 	}
 }
 
-// closeAbove closes the streams that the backend will not handle. From then on, handleHeaders opens no such stream.
+// closeAbove closes the streams above last. The backend has announced by GOAWAY that it does not handle these streams.
+// From now on, handleHeaders opens no stream above last.
 func (s *streams) closeAbove(last uint32) {
 	s.goingAway, s.lastStream = true, last
 	for stream := range s.open {
@@ -54,8 +55,8 @@ func (s *streams) closeAbove(last uint32) {
 	}
 }
 
-// closeWhenIdle ends a connection that has had no call for IdleTimeout. It drains the connection as Drain does, and
-// closes it after another pause.
+// closeWhenIdle ends a connection that has had no call for IdleTimeout. It first asks the caller, by a GOAWAY frame, to
+// close the connection. If the caller has not done so after WriteTimeout, closeWhenIdle closes the connection.
 func (c *Conn) closeWhenIdle() {
 	timer := time.NewTimer(c.o.IdleTimeout)
 	defer timer.Stop()

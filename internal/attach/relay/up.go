@@ -12,8 +12,8 @@ import (
 // toBackend is the direction from caller to backend.
 type toBackend struct{ direction }
 
-// relayUp forwards what the caller sends to the backend, until the connection ends. first are the bytes that were
-// already read.
+// relayUp forwards the caller's frames to the backend, until the connection ends. first has the bytes that the relay
+// has already read from the caller: the client preface of HTTP/2.
 func (c *Conn) relayUp(first []byte) error {
 	u := &toBackend{direction{c: c, in: c.caller.reader, out: &c.backend, blocks: c.caller.blocks}}
 	if err := c.backend.write(first); err != nil {
@@ -43,9 +43,9 @@ func (u *toBackend) handleFrame(f *frame) error {
 	return nil
 }
 
-// dropsAfterGoAway reports whether the relay drops a frame, because its stream is above the limit of the relay's
-// GOAWAY. The caller repeats that call on another connection. dropsAfterGoAway returns false for header blocks, because
-// the relay must decode all of them.
+// dropsAfterGoAway reports whether the relay drops a frame, because the frame's stream is above the limit of the
+// relay's GOAWAY. The caller repeats the call of such a stream on another connection. dropsAfterGoAway returns false
+// for frames of header blocks, because the relay must decode all header blocks.
 func (u *toBackend) dropsAfterGoAway(f *frame) bool {
 	if f.stream == 0 || f.beginsBlock() || f.kind == http2.FrameContinuation {
 		return false
@@ -61,8 +61,8 @@ func (u *toBackend) dropsAfterGoAway(f *frame) bool {
 	return true
 }
 
-// settings applies the caller's settings and forwards them. It adds the frame to unackedSettings, so that the relay
-// forwards the backend's acknowledgement of the frame to the caller.
+// settings applies the caller's settings and forwards them. It adds an element for the frame to unackedSettings. When
+// the backend acknowledges the frame, the relay then forwards the acknowledgement to the caller.
 func (u *toBackend) settings(f *frame) error {
 	if f.hasFlag(http2.FlagSettingsAck) {
 		u.addPending(f)
@@ -113,7 +113,7 @@ func (u *toBackend) headers(f *frame) error {
 	} else if err := u.writeInstead(raw); err != nil {
 		return err
 	}
-	if k != nil { // the backend must decode the block, because later blocks may refer to it
+	if k != nil { // the relay has forwarded the block of a refused call, because later blocks may refer to its table entries
 		err = u.flush()
 		u.c.refuse(k, Verdict{Refuse: k.refusal})
 	}
@@ -144,7 +144,7 @@ func (u *toBackend) data(f *frame) error {
 	ready, refusal, err := u.c.hold(k, f)
 	grants := u.c.windowUpdates(k)
 	u.c.mu.Unlock()
-	// The call's headers must precede its message.
+	// Flush before the hook runs, because the backend must get the call's headers before its message.
 	err = errors.Join(err, u.flush(), u.c.caller.write(grants))
 	switch {
 	case refusal != nil:
@@ -155,8 +155,8 @@ func (u *toBackend) data(f *frame) error {
 	return err
 }
 
-// forward forwards a DATA frame as soon as the backend's window allows that. The window always allows it, unless a
-// verdict has made a message longer, or the relay has enlarged the caller's window while it held a message.
+// forward forwards a DATA frame. It first waits until the backend's window allows the frame. It must wait only if a
+// verdict has made a message longer, or if the relay has enlarged the caller's window while the relay held a message.
 func (u *toBackend) forward(f *frame, k *call) error {
 	n := f.size()
 	room := func() bool {
@@ -189,7 +189,7 @@ func (u *toBackend) forward(f *frame, k *call) error {
 	return nil
 }
 
-// awaitWindow waits until room returns true, at most for WriteTimeout. The mutex is held.
+// awaitWindow waits until room returns true, or returns an error after WriteTimeout. The mutex is held.
 func (u *toBackend) awaitWindow(room func() bool) error {
 	late := false
 	timer := time.AfterFunc(u.c.o.WriteTimeout, func() {

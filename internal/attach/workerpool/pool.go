@@ -1,5 +1,5 @@
-// Package workerpool runs short functions on goroutines that it reuses. This saves time, because the stack of a reused
-// goroutine has already grown: growing a stack takes half as long as a decision of the agent.
+// Package workerpool runs short functions on goroutines that it reuses. The stack of a reused goroutine has already
+// grown. This saves time, because growing a stack takes half as long as one of the agent's decisions about a container.
 package workerpool
 
 import "sync"
@@ -9,7 +9,8 @@ const maxIdle = 16
 
 // Pool runs functions concurrently. Its zero value is ready for use.
 type Pool struct {
-	work, goroutines sync.WaitGroup // count the functions and the goroutines that run
+	work       sync.WaitGroup // counts the functions that have not returned
+	goroutines sync.WaitGroup // counts the goroutines, idle ones too
 
 	mu   sync.Mutex    // guards idle
 	idle []chan func() // the channels of idle goroutines, the last used goroutine last
@@ -69,8 +70,8 @@ func (p *Pool) Wait() {
 }
 
 // GrowStack grows the stack of a new goroutine in one step. A stack starts small, and the Go runtime would otherwise
-// double and copy it several times. A decision with pools uses between 16 and 32 KiB of stack, because CPU sets are
-// values.
+// double and copy it several times. A decision of a placement policy uses between 16 and 32 KiB of stack, because CPU
+// sets are arrays on the stack.
 //
 //go:noinline
 func GrowStack() {
@@ -78,5 +79,7 @@ func GrowStack() {
 	touch(&room)
 }
 
+// touch writes to the array, so that the compiler cannot remove it.
+//
 //go:noinline
 func touch(room *[24 << 10]byte) { room[0] = 1 }

@@ -7,51 +7,51 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Capabilities are what an attachment can do together with the runtime behind it. The
-// attachment sets them.
+// Capabilities describes what an attachment (the agent's connection to a runtime: NRI, CRI proxy or watching) and its
+// runtime can do. The attachment fills it in.
 type Capabilities struct {
 	Name  string // the attachment's name
-	About string // the runtime and its version; "" if that is not known
-	// Create and Update are the fields that answers to these events can hold, and that the
-	// runtime applies. Update also counts for updates of other containers.
+	About string // the runtime's name and version; "" if they are not known
+	// Create and Update are the fields that the runtime applies if the answer to CreateContainer or UpdateContainer
+	// has them. Update also applies to the values for other containers in an answer.
 	Create, Update lifecycle.FieldSet
-	// Copy are the fields that conductor.Runtime.Update can write into the runtime's stored copy.
+	// Copy are the fields that conductor.Runtime.Update can change in the resources that the runtime stores for a
+	// container (its stored copy).
 	Copy lifecycle.FieldSet
-	// UnchangedCalls are the runtime calls whose stages the configuration has disabled. The answers to these calls
-	// hold at most the record of the container.
+	// UnchangedCalls are the runtime calls that the agent does not change, because the option disabledStages lists
+	// them. The answer to such a call has at most the annotation with the container's record.
 	UnchangedCalls []runtimes.Call
 	// WhyNotAccepted returns the reason why the runtime does not accept a value in a call, although the call has
 	// the field: the call would fail, or the runtime would ignore the value. It returns "" if the runtime accepts
 	// the value. If WhyNotAccepted is nil, the runtime accepts all values.
 	WhyNotAccepted func(runtimes.Call, lifecycle.Value) (why string)
-	// HoldsStart reports that the runtime can delay a start until its stored copy has the
-	// answer's values for the container (in Others). With such an attachment the start creates
-	// the cgroup. With other attachments the cgroup exists before the start, and the keeper
-	// writes it.
+	// HoldsStart means that the attachment can delay a start until the runtime's stored copy has the values that
+	// Answer.Others has for the container. With such an attachment the start creates the cgroup. With other
+	// attachments the cgroup exists before the start, and the agent writes its files.
 	HoldsStart bool
-	// Piggybacks means that the runtime writes an answer's values for other containers, also running ones,
-	// before it handles another event. Otherwise only Runtime.Update updates them.
+	// Piggybacks means that the runtime applies an answer's values for other containers, also running ones, before
+	// it handles the next event. If Piggybacks is false, only Runtime.Update updates other containers.
 	Piggybacks bool
-	// RemovesEnv means that the runtime can remove a variable from a container's environment. NRI can mark a variable
-	// for removal, but runtimes with NRI 0.12.5 ignore the mark.
+	// RemovesEnv means that the attachment can remove a variable from a container's environment. NRI can mark a
+	// variable for removal, but runtimes with NRI 0.12.5 ignore the mark.
 	RemovesEnv bool
-	// OthersAnswer means that other plugins also answer a creation. The runtime fails the creation if two plugins set
-	// the same field.
+	// OthersAnswer means that plugins of other vendors also answer a CreateContainer event. The runtime fails the
+	// creation if two plugins set the same field.
 	OthersAnswer bool
 	// AsksBeforePod means that the attachment calls BeforePod before a sandbox is created, and passes the answer to
-	// the runtime. Otherwise the runtime reports a sandbox only when it exists.
+	// the runtime. If AsksBeforePod is false, the agent learns of a sandbox only when the sandbox exists.
 	AsksBeforePod bool
-	// AnswersWithin is how long the runtime waits for the answer to an event. After that the runtime continues
+	// AnswerTimeout is how long the runtime waits for the answer to an event. After this time the runtime continues
 	// without an answer. 0 means no limit.
-	AnswersWithin time.Duration
+	AnswerTimeout time.Duration
 }
 
-// CarriesRecords reports whether containers carry their record as an annotation. If not, the checkpoint stores it.
+// CarriesRecords reports whether the agent stores the record of its decisions as an annotation of the container. If
+// not, the agent's checkpoint file stores the record.
 func (c *Capabilities) CarriesRecords() bool { return c.Create.Has(lifecycle.Annotation) }
 
-// Refuses returns the reason why a value is not sent to the runtime with a call; "" if it is
-// sent.
-func (c *Capabilities) Refuses(call runtimes.Call, v lifecycle.Value) (why string) {
+// WhyNotSent returns the reason why the agent does not send a value to the runtime with a call; "" if it sends the value.
+func (c *Capabilities) WhyNotSent(call runtimes.Call, v lifecycle.Value) (why string) {
 	if c.WhyNotAccepted == nil {
 		return ""
 	}

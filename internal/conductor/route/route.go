@@ -1,6 +1,6 @@
-// Package route decides where a decided value goes: into the answer to an event, to the kernel, into the runtime's
-// stored copy, or nowhere, with the reason. Its functions do no I/O and change no state; the conductor applies their
-// results.
+// Package route decides where the agent sends a value that it has decided for a container: into the answer to an event,
+// to the kernel, into the copy of the resources that the runtime stores, or nowhere, with the reason. Its functions do
+// no I/O and change no state; package conductor applies their results.
 package route
 
 import (
@@ -20,53 +20,54 @@ type Phase uint8
 const (
 	PhaseCreating   Phase = iota // the agent answers the container's creation
 	PhaseCreated                 // the runtime has created the container and assigned its id
-	PhaseStarting                // the start waits until the runtime has stored the values of the answer
+	PhaseStarting                // the container starts after the runtime has stored the values of the agent's answer
 	PhaseUpdating                // the agent answers an update by the kubelet
-	PhaseRunning                 // the container exists, and the event is about something else
-	PhaseLosingCPUs              // the container has not started, and others get CPUs of its pool
+	PhaseRunning                 // the container exists, and the event neither creates nor updates it
+	PhaseLosingCPUs              // the container is created but not started, and other containers get CPUs of its pool
 	PhaseCopying                 // an update by the agent refreshes the runtime's stored copy
-	PhasePiggyback               // as PhaseCopying, but with the answer to another container's event
+	PhasePiggyback               // the answer to another container's event refreshes the runtime's stored copy
 )
 
-// callOfPhase is the runtime call that would carry a value in each phase.
+// callOfPhase is the runtime call that can hold a value in each phase. PhaseRunning has no call: its entry tells
+// whether the container's creation could have held the value.
 var callOfPhase = [...]runtimes.Call{
 	PhaseCreating: runtimes.CreateCall, PhaseUpdating: runtimes.KubeletUpdate, PhaseRunning: runtimes.CreateCall,
 	PhaseCreated: runtimes.AgentUpdate, PhaseStarting: runtimes.AgentUpdate, PhaseLosingCPUs: runtimes.AgentUpdate, PhaseCopying: runtimes.AgentUpdate, PhasePiggyback: runtimes.AgentUpdate,
 }
 
-// Sink is where a value goes.
+// Sink is the place to which the agent sends a value.
 type Sink uint8
 
 // The sinks.
 const (
-	ToNothing   Sink = iota // the value is applied already, or nothing can carry it in this phase
+	ToNothing   Sink = iota // no place: the value is applied already, or this phase has no way to apply it
 	ToAnswer                // the answer to the container's own event
 	ToRuntime               // the runtime's stored copy
-	ToKernel                // the kernel only, now or when the container's cgroup exists
-	CreatedWith             // the container was created with the value earlier
-	Unapplied               // nothing can carry the value
+	ToKernel                // only the kernel, now or when the container's cgroup exists
+	CreatedWith             // no place: the container was created with the value earlier
+	Unapplied               // no place: the agent reports the value as not applied, with a reason
 )
 
 // Inputs are the facts on which a route depends, besides the phase, the value and the attachment's capabilities.
 type Inputs struct {
-	NoCgroup     error  // why the container's cgroup has no name
-	ContestedBy  string // why the agent leaves the value's field to other plugins; "" if it does not
-	InForce      bool   // the value was applied before
-	CreatedWith  bool   // the container was created with the value
-	Stored       bool   // the runtime's stored copy has the value
-	KeptFromCopy bool   // the runtime's stored copy must not have the value
-	// SetsMemoryLimit means that the value is a memory limit that is not in force yet. The kernel refuses a limit
-	// below the memory in use.
+	NoCgroup         error  // why the agent does not know the path of the container's cgroup; nil if it knows the path
+	WhyLeftToPlugins string // why the agent leaves the value's field to other plugins; "" if the agent sets the field
+	InForce          bool   // the value was applied before
+	CreatedWith      bool   // the container was created with the value
+	Stored           bool   // the runtime's stored copy has the value
+	KeptFromCopy     bool   // the runtime's stored copy must not have the value
+	// SetsMemoryLimit means that the value is a memory limit that is not in force yet. Such a limit can be below the
+	// memory in use, and then the update by the runtime fails.
 	SetsMemoryLimit bool
 	NoAttachment    bool // the event has no attachment
 }
 
-// Route is where a value goes, and why.
+// Route is the place to which the agent sends a value, and the reason.
 type Route struct {
 	Sink    Sink
 	Missing api.MissingReason // for Unapplied: the kind of reason why the value is not in force
-	// Reason is a text for users. Unapplied has one, and ToKernel if the runtime could carry the value and
-	// does not get it.
+	// Reason is a text for users. It says why a value is Unapplied, or why a value goes ToKernel only and not to the
+	// runtime. It is "" for other routes.
 	Reason string
 }
 
@@ -74,11 +75,11 @@ type Route struct {
 type condition uint16
 
 const (
-	callCarries      condition = 1 << iota // the call can hold the value, and the runtime accepts it
-	keeperWrites                           // the keeper can write the value
-	runtimeStores                          // the agent keeps the runtime's stored copy of the value up to date
+	callCarries      condition = 1 << iota // the call can hold the value, and the runtime accepts the value
+	keeperWrites                           // the keeper, which writes to the kernel, can write the value
+	runtimeStores                          // the runtime stores a copy of the value, which the agent keeps up to date
 	cannotRemove                           // the value removes an entry, and the attachment cannot remove entries
-	noCgroupName                           // the container's cgroup has no name
+	noCgroupName                           // the agent does not know the path of the container's cgroup
 	otherPluginSets                        // the agent leaves the value's field to other plugins
 	appliedBefore                          // the value was applied before
 	createdWithValue                       // the container was created with the value
@@ -88,7 +89,8 @@ const (
 	setOnProcesses                         // no creation can hold the value, and the keeper can set it on processes
 )
 
-// routeRow gives the sink, in one phase, of values that meet all conditions in requires and no condition in unless.
+// routeRow sets the sink of a value in one phase. It applies to values that meet all conditions of the field requires,
+// and none of the field unless.
 type routeRow struct {
 	phase            Phase
 	requires, unless condition
@@ -96,8 +98,7 @@ type routeRow struct {
 	missing          api.MissingReason
 }
 
-// routeTable is searched from the top; the first matching row counts. A value without a matching row goes
-// nowhere.
+// routeTable is searched from the top; the first matching row counts. If no row matches a value, its sink is ToNothing.
 var routeTable = [...]routeRow{
 	{PhaseCreating, cannotRemove, 0, Unapplied, api.NotCarried},
 	{PhaseCreating, callCarries, otherPluginSets, ToAnswer, ""},
@@ -132,9 +133,9 @@ var routeTable = [...]routeRow{
 	{PhasePiggyback, keeperWrites | callCarries | copyLacksValue, otherPluginSets, ToRuntime, ""},
 }
 
-// ChooseSink returns where a value goes in a phase, and why.
+// ChooseSink returns the place to which the agent sends a value in a phase, and the reason.
 func ChooseSink(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
-	refusal := can.Refuses(callOfPhase[p], v)
+	refusal := can.WhyNotSent(callOfPhase[p], v)
 	if refusal == "" && p == PhaseUpdating && k.SetsMemoryLimit {
 		refusal = "not sent with the kubelet's update, because the update fails if the container uses more memory than the limit"
 	}
@@ -147,7 +148,8 @@ func ChooseSink(p Phase, can *Capabilities, v lifecycle.Value, k Inputs) Route {
 	return Route{}
 }
 
-// conditions returns the conditions that a value meets in a phase. accepted means that the runtime accepts the value.
+// conditions returns the conditions that a value meets in a phase. The parameter accepted means that the runtime
+// accepts the value.
 func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, accepted bool) (has condition) {
 	fields := can.Update
 	switch p {
@@ -165,11 +167,11 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, accepte
 	}{
 		{accepted && fields.Has(v.Field), callCarries},
 		{InKernel(v.Field), keeperWrites},
-		{OnProcess(v.Field) && !inCreation(can, v), setOnProcesses},
+		{OnProcess(v.Field) && !creationCanHold(can, v), setOnProcesses},
 		{IsCopied(v.Field), runtimeStores},
 		{v.Remove && fields.Has(v.Field) && !can.RemovesEnv, cannotRemove},
 		{k.NoCgroup != nil, noCgroupName},
-		{k.ContestedBy != "", otherPluginSets},
+		{k.WhyLeftToPlugins != "", otherPluginSets},
 		{k.InForce, appliedBefore},
 		{k.CreatedWith, createdWithValue},
 		{!k.Stored && !k.KeptFromCopy, copyLacksValue},
@@ -183,21 +185,21 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, accepte
 	return has
 }
 
-// inCreation reports whether the creation of a container can hold a value.
-func inCreation(can *Capabilities, v lifecycle.Value) bool {
-	return can.Create.Has(v.Field) && !slices.Contains(can.UnchangedCalls, runtimes.CreateCall) && can.Refuses(runtimes.CreateCall, v) == ""
+// creationCanHold reports whether the creation of a container can hold a value.
+func creationCanHold(can *Capabilities, v lifecycle.Value) bool {
+	return can.Create.Has(v.Field) && !slices.Contains(can.UnchangedCalls, runtimes.CreateCall) && can.WhyNotSent(runtimes.CreateCall, v) == ""
 }
 
-// reasonFor returns the reason of a row's route, as text for users. refusal is why the runtime does not accept the
-// value; "" if it does.
+// reasonFor returns the reason of a row's route, as text for users. The parameter refusal is the reason why the runtime
+// does not accept the value; "" if the runtime accepts it.
 func reasonFor(p Phase, r *routeRow, can *Capabilities, v lifecycle.Value, k Inputs, refusal string) string {
 	switch r.missing {
 	case api.Ceded:
-		return k.ContestedBy
+		return k.WhyLeftToPlugins
 	case api.BadCgroup:
 		return k.NoCgroup.Error()
 	case api.CreateOnly:
-		return "only the creation of a container can carry it; it applies when the container is created again"
+		return "the value can only be set when a container is created; it applies when this container is created again"
 	case api.NotCarried:
 		if r.requires&cannotRemove != 0 {
 			return can.Name + " cannot remove a value that the kubelet requested from the runtime"
@@ -208,45 +210,46 @@ func reasonFor(p Phase, r *routeRow, can *Capabilities, v lifecycle.Value, k Inp
 	case r.sink != ToKernel, p == PhaseUpdating && k.KeptFromCopy, p == PhaseRunning && k.Stored:
 		return ""
 	case p == PhaseRunning:
-		return can.Refuses(runtimes.AgentUpdate, v)
+		return can.WhyNotSent(runtimes.AgentUpdate, v)
 	}
 	return refusal
 }
 
-// notCarried returns the reason why a creation cannot carry a value, for a field that the keeper cannot write.
+// notCarried returns the reason why the agent cannot set a value when a container is created. It is for fields that the
+// agent cannot write to the kernel either.
 func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 	switch {
 	case refusal != "" && can.Create.Has(v.Field):
 		return refusal
 	case slices.Contains(can.UnchangedCalls, runtimes.CreateCall):
-		return "the stage PreCreateContainer is disabled for " + can.Name
+		return "the configuration disables PreCreateContainer (disabledStages) for " + can.Name
 	}
-	why := fmt.Sprintf("%s cannot carry %s when a container is created", can.Name, v.Field)
+	why := fmt.Sprintf("%s cannot set %s when a container is created", can.Name, v.Field)
 	if can.About != "" {
 		why += ": the runtime is " + can.About
 	}
 	return why
 }
 
-// AtStart returns the note for a value that the keeper writes when its container starts. contest is the reason why the
-// agent leaves the field to other plugins at the creation; "" for none.
-func AtStart(contest string) string {
-	return strings.TrimPrefix(contest+"; the agent writes the value when the container starts", "; ")
+// NoteForStart returns the note for users about a value that the agent writes to the kernel when the container starts.
+// whyNotAtCreation is the reason why the agent does not set the field at the creation; "" for none.
+func NoteForStart(whyNotAtCreation string) string {
+	return strings.TrimPrefix(whyNotAtCreation+"; the agent writes the value when the container starts", "; ")
 }
 
-// copiedFields are the fields of which the runtime stores a copy and which cgroup files show.
+// copiedFields are the fields that have a cgroup file and whose values the runtime stores too.
 var copiedFields = [...]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems, lifecycle.MemoryLimit,
 }
 
-// CopiedFields lists the fields whose value in the runtime's stored copy is kept up to date.
+// CopiedFields lists the fields whose values the agent keeps up to date in the runtime's stored copy.
 func CopiedFields() []lifecycle.Field { return copiedFields[:] }
 
-// IsCopied reports whether a field's value in the runtime's stored copy is kept up to
-// date.
+// IsCopied reports whether the agent keeps a field's value up to date in the runtime's stored copy.
 func IsCopied(f lifecycle.Field) bool { return slices.Contains(copiedFields[:], f) }
 
-// InKernel reports whether the keeper writes a field, into a cgroup file or next to it.
+// InKernel reports whether the agent can write a field to the kernel itself: to a cgroup file or a resctrl group, or
+// with a system call (core scheduling).
 func InKernel(f lifecycle.Field) bool {
 	switch f {
 	case lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
@@ -256,8 +259,8 @@ func InKernel(f lifecycle.Field) bool {
 	return IsCopied(f)
 }
 
-// OnProcess reports whether the keeper can set a field on the processes of a container that exists. It does so, once,
-// if the creation of the container cannot hold the field.
+// OnProcess reports whether the agent can set a field on the processes of an existing container. The agent sets such a
+// field once, if the container's creation cannot hold the field.
 func OnProcess(f lifecycle.Field) bool {
 	switch f {
 	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched:

@@ -49,9 +49,9 @@ var errPath = errors.New("no such path")
 const (
 	refusedCreate = "refused by the creation of a container"
 	refusedUpdate = "refused by a kubelet's update"
-	refusedPush   = "refused by an update of our own"
+	refusedPush   = "refused by an update that the agent sends"
 	lowering      = "not sent with the kubelet's update, because the update fails if the container uses more memory than the limit"
-	createOnly    = "only the creation of a container can carry it; it applies when the container is created again"
+	createOnly    = "the value can only be set when a container is created; it applies when this container is created again"
 )
 
 func TestRoute(t *testing.T) {
@@ -66,23 +66,23 @@ func TestRoute(t *testing.T) {
 	}{
 		{"carried", PhaseCreating, nil, cpus, Inputs{}, Route{Sink: ToAnswer}},
 		{"carried, without a cgroup", PhaseCreating, nil, cpus, Inputs{NoCgroup: errPath}, Route{Sink: ToAnswer}},
-		{"contested", PhaseCreating, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{Sink: ToKernel}},
-		{"contested and not in the kernel", PhaseCreating, nil, env, Inputs{ContestedBy: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
+		{"contested", PhaseCreating, nil, cpus, Inputs{WhyLeftToPlugins: "ceded"}, Route{Sink: ToKernel}},
+		{"contested and not in the kernel", PhaseCreating, nil, env, Inputs{WhyLeftToPlugins: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
 		{"refused", PhaseCreating, refuses, cpus, Inputs{}, Route{Sink: ToKernel, Reason: refusedCreate}},
 		{"refused, and nothing else brings it", PhaseCreating, refuses, env, Inputs{}, Route{Unapplied, api.NotCarried, refusedCreate}},
 		{"not carried", PhaseCreating, nothing, rdt, Inputs{}, Route{Sink: ToKernel}},
 		{"not carried, without a cgroup", PhaseCreating, nothing, rdt, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
-		{"not carried, and nothing else brings it", PhaseCreating, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
-		{"not carried by an old runtime", PhaseCreating, old, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created: the runtime is old 1.0"}},
+		{"not carried, and nothing else brings it", PhaseCreating, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot set env when a container is created"}},
+		{"not carried by an old runtime", PhaseCreating, old, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot set env when a container is created: the runtime is old 1.0"}},
 		{"disabled", PhaseCreating, disabled, cpus, Inputs{}, Route{Sink: ToKernel}},
-		{"disabled, and nothing else brings it", PhaseCreating, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
+		{"disabled, and nothing else brings it", PhaseCreating, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the configuration disables PreCreateContainer (disabledStages) for test"}},
 		{"taken away", PhaseCreating, func(can *Capabilities) { can.RemovesEnv = true }, removed, Inputs{}, Route{Sink: ToAnswer}},
 		{"cannot be taken away", PhaseCreating, nil, removed, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot remove a value that the kubelet requested from the runtime"}},
 
 		{"an attribute of processes, carried", PhaseCreating, nil, limit, Inputs{}, Route{Sink: ToAnswer}},
 		{"an attribute of processes, not carried", PhaseCreating, nothing, limit, Inputs{}, Route{Sink: ToKernel}},
 		{"an attribute of processes, refused", PhaseCreating, refuses, limit, Inputs{}, Route{Sink: ToKernel, Reason: refusedCreate}},
-		{"an attribute of processes, contested", PhaseCreating, nil, limit, Inputs{ContestedBy: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
+		{"an attribute of processes, contested", PhaseCreating, nil, limit, Inputs{WhyLeftToPlugins: "ceded"}, Route{Unapplied, api.Ceded, "ceded"}},
 		{"an attribute of processes, without a cgroup", PhaseCreating, nothing, limit, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
 
 		{"an attribute of processes, not carried", PhaseCreated, nothing, limit, Inputs{}, Route{Sink: ToKernel}},
@@ -90,7 +90,7 @@ func TestRoute(t *testing.T) {
 		{"an attribute of processes, which only its creation holds", PhaseCreated, nil, limit, Inputs{}, Route{}},
 		{"has it already", PhaseCreated, nil, cpus, Inputs{InForce: true}, Route{}},
 		{"changed meanwhile", PhaseCreated, nil, cpus, Inputs{}, Route{Sink: ToRuntime}},
-		{"contested", PhaseCreated, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{Sink: ToKernel}},
+		{"contested", PhaseCreated, nil, cpus, Inputs{WhyLeftToPlugins: "ceded"}, Route{Sink: ToKernel}},
 		{"refused", PhaseCreated, refuses, cpus, Inputs{}, Route{Sink: ToKernel, Reason: refusedPush}},
 		{"without a cgroup", PhaseCreated, nil, cpus, Inputs{NoCgroup: errPath}, Route{Unapplied, api.BadCgroup, "no such path"}},
 		{"of the creation alone", PhaseCreated, nil, env, Inputs{}, Route{}},
@@ -122,18 +122,18 @@ func TestRoute(t *testing.T) {
 		{"an attribute of processes, set before", PhaseRunning, nothing, limit, Inputs{InForce: true}, Route{}},
 		{"an attribute of processes, created with it", PhaseRunning, nothing, limit, Inputs{CreatedWith: true}, Route{Sink: CreatedWith}},
 		{"an attribute of processes, carried by creations alone", PhaseRunning, nil, limit, Inputs{}, Route{Unapplied, api.CreateOnly, createOnly}},
-		{"never carried", PhaseRunning, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot carry env when a container is created"}},
-		{"created while its stage is disabled", PhaseRunning, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the stage PreCreateContainer is disabled for test"}},
+		{"never carried", PhaseRunning, nothing, env, Inputs{}, Route{Unapplied, api.NotCarried, "test cannot set env when a container is created"}},
+		{"created while its stage is disabled", PhaseRunning, disabled, env, Inputs{}, Route{Unapplied, api.NotCarried, "the configuration disables PreCreateContainer (disabledStages) for test"}},
 		{"of no attachment's event", PhaseRunning, nothing, env, Inputs{NoAttachment: true}, Route{Unapplied, api.CreateOnly, createOnly}},
 
 		{"carried", PhaseLosingCPUs, nil, cpus, Inputs{Stored: true}, Route{Sink: ToRuntime}},
 		{"not carried", PhaseLosingCPUs, nothing, cpus, Inputs{}, Route{}},
-		{"outdated", PhaseCopying, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{Sink: ToRuntime}},
+		{"outdated", PhaseCopying, nil, cpus, Inputs{WhyLeftToPlugins: "ceded"}, Route{Sink: ToRuntime}},
 		{"the runtime has it", PhaseCopying, nil, cpus, Inputs{Stored: true}, Route{}},
 		{"kept from the runtime", PhaseCopying, nil, cpus, Inputs{KeptFromCopy: true}, Route{}},
 		{"refused", PhaseCopying, refuses, cpus, Inputs{}, Route{}},
 		{"outdated", PhasePiggyback, nil, cpus, Inputs{}, Route{Sink: ToRuntime}},
-		{"another plugin may set it in the same answer", PhasePiggyback, nil, cpus, Inputs{ContestedBy: "ceded"}, Route{}},
+		{"another plugin may set it in the same answer", PhasePiggyback, nil, cpus, Inputs{WhyLeftToPlugins: "ceded"}, Route{}},
 	} {
 		if got := ChooseSink(tc.in, attachment(tc.less), tc.v, tc.k); got != tc.want {
 			t.Errorf("phase %d, %s: %+v, not %+v", tc.in, tc.name, got, tc.want)

@@ -13,8 +13,8 @@ const (
 	MaxPause = 30 * time.Second
 )
 
-// Breaker is the breaker of one program. The zero value is closed, which means that calls are allowed. Its methods must
-// not be called at the same time.
+// Breaker is the circuit breaker for calls to one program. The zero value is closed, which means that calls are
+// allowed. Two goroutines must not call methods of a Breaker at the same time.
 type Breaker struct {
 	failures  int           // calls in a row without an answer
 	openUntil time.Time     // the end of the pause
@@ -25,15 +25,15 @@ type Breaker struct {
 // Result is the result of a call.
 type Result int
 
-// The results.
+// The results of a call.
 const (
-	NotCounted Result = iota // the caller ended the call
+	NotCounted Result = iota // the caller cancelled the call, so it does not count
 	Answered                 // the program answered, possibly with an error
 	NoAnswer                 // the program did not answer
 )
 
-// Begin reports whether a call is allowed now. If it is not allowed, wait is the rest of the pause, or 0 while another
-// call tests whether the program answers again. The caller of an allowed call must call End after it.
+// Begin reports whether a call is allowed now. If it is not allowed, the result wait is the rest of the pause, or 0
+// while another call tests whether the program answers again. After an allowed call, the caller must call End.
 func (b *Breaker) Begin(now time.Time) (wait time.Duration, ok bool) {
 	if b.failures < MaxFailures {
 		return 0, true
@@ -45,7 +45,7 @@ func (b *Breaker) Begin(now time.Time) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// End records the result of a call.
+// End records the result of a call that Begin allowed.
 func (b *Breaker) End(r Result, now time.Time) {
 	b.probing = false
 	switch r {

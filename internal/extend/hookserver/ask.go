@@ -3,7 +3,6 @@ package hookserver
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -14,22 +13,25 @@ import (
 )
 
 const (
-	// eventTimeout is the time that all servers together may take for one event. An earlier deadline of the event has
-	// priority. NRI runtimes wait two seconds for a plugin.
+	// eventTimeout is the time that all servers together may take for one event. If the event has an earlier deadline,
+	// that deadline applies. The time is less than the two seconds that NRI runtimes wait for a plugin.
 	eventTimeout = 1500 * time.Millisecond
-	// maxNotices limits the pending notices about past events.
+	// maxNotices limits the number of notices that wait to be sent to the servers. A notice tells servers of a past
+	// event.
 	maxNotices = 1024
 )
 
-// SkipLabel with the value "true" exempts a pod from all servers, as in the existing runtime proxies.
+// SkipLabel is a pod label. If its value is "true", the agent calls no hook server for the pod. Koordinator's runtime
+// proxy reads the same label.
 const SkipLabel = "runtimeproxy.koordinator.sh/skip-hookserver"
 
 func skipsPod(p *lifecycle.Pod) bool { return p.Labels[SkipLabel] == "true" }
 
-// Refusal is the error for the failure of a server whose policy is Fail. The event must fail.
+// Refusal is the error of Ask if a call failed and the server's failure-policy is Fail. The event, such as the creation
+// of a container, must also fail.
 type Refusal struct {
-	Server string
-	Err    error
+	Server string // the name of the server's file
+	Err    error  // the error of the call
 }
 
 // Error returns the message for the kubelet.
@@ -40,7 +42,7 @@ func (r *Refusal) Error() string {
 // Unwrap returns the error of the call.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// serversOf lists the servers of a stage, in order.
+// serversOf returns the servers that are registered for a stage, in the order in which the agent calls them.
 func (s *Servers) serversOf(stage Stage) []*server {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -59,10 +61,10 @@ func (s *Servers) Asks(kind lifecycle.Kind) bool {
 	return ok && len(s.serversOf(stage.Stage)) > 0
 }
 
-// Ask calls the servers of an event's stage one after the other. Each server sees the answers of the servers before
-// it. Ask returns when all servers have answered, at the latest after eventTimeout. It does not change the event's pod
-// and container. The error is the *Refusal of a server whose policy is Fail. Failures of other servers are problems in
-// the result.
+// Ask calls the servers of an event's stage one after the other. Each request includes the changes that the earlier
+// servers answered. Ask returns when all servers have answered, at the latest after eventTimeout. Ask does not change
+// the event's pod and container. If the call of a server with the policy Fail fails, the error is a *Refusal. If the
+// call of a server with the policy Ignore fails, Ask goes on, and adds a problem to the answer that it returns.
 func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookServerAnswer, error) {
 	stage, ok := stageOf(ev.Kind)
 	if !ok || ev.Pod == nil || skipsPod(ev.Pod) {
@@ -73,8 +75,8 @@ func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookS
 		return lifecycle.HookServerAnswer{}, nil
 	}
 	end := time.Now().Add(eventTimeout)
-	if sooner, bounded := ctx.Deadline(); bounded && sooner.Before(end) {
-		end = sooner
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
 	}
 	c := stageCall{s, stage, servers, end}
 	if stage.isForPods() {
@@ -86,7 +88,7 @@ func (s *Servers) Ask(ctx context.Context, ev *lifecycle.Event) (lifecycle.HookS
 	return c.callForContainer(ctx, containerRequest(ev.Pod, ev.Container, ev.Kind == lifecycle.CreateContainer))
 }
 
-// isForPods reports whether the stage is about pods.
+// isForPods reports whether the requests of the stage describe a pod. Otherwise they describe a container.
 func (i StageDescription) isForPods() bool {
 	return i.Kind == lifecycle.RunPodSandbox || i.Kind == lifecycle.StopPodSandbox
 }
@@ -122,12 +124,12 @@ func (c *stageCall) callForPod(ctx context.Context, first *hooks.PodSandboxHookR
 	return out, nil
 }
 
-// changedEntries returns the entries of the map "is" that the map "was" lacks, or has with another value. It returns
-// nil if there are no such entries.
-func changedEntries(was, is map[string]string) map[string]string {
+// changedEntries returns the entries of newMap that oldMap lacks, or has with another value. It returns nil if there
+// are no such entries.
+func changedEntries(oldMap, newMap map[string]string) map[string]string {
 	var out map[string]string
-	for k, v := range is {
-		if old, had := was[k]; had && old == v {
+	for k, v := range newMap {
+		if old, had := oldMap[k]; had && old == v {
 			continue
 		}
 		if out == nil {
@@ -141,7 +143,7 @@ func changedEntries(was, is map[string]string) map[string]string {
 // callForContainer calls the servers for an event of a container.
 func (c *stageCall) callForContainer(ctx context.Context, first *hooks.ContainerResourceHookRequest) (lifecycle.HookServerAnswer, error) {
 	var out lifecycle.HookServerAnswer
-	setBy := map[settingID]string{} // the server that set each setting last
+	setBy := map[settingID]string{} // the name of the last server that changed each setting
 	req := first
 	for _, srv := range c.servers {
 		resp := &hooks.ContainerResourceHookResponse{}
@@ -174,20 +176,21 @@ func (c *stageCall) callForContainer(ctx context.Context, first *hooks.Container
 	return out, nil
 }
 
-// handleFailure reports a failed call as a problem. If the server's policy is Fail and the event waits for the call, it
-// returns a *Refusal instead.
+// handleFailure handles a failed call of a server. If the server's policy is Fail and the event waits for the call,
+// handleFailure returns a *Refusal. Otherwise it adds a problem to out, and returns nil.
 func (s *Servers) handleFailure(srv *server, stage StageDescription, err error, out *lifecycle.HookServerAnswer) error {
 	if srv.registration.Policy == Fail && stage.EventWaits {
 		return &Refusal{srv.name, err}
 	}
-	s.opts.Log.Warn("a call of a hook server failed; the agent continues without its answer", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
+	s.opts.Log.Warn("a call of a hook server failed; the agent continues without an answer of this server", logkey.File, srv.name, logkey.Event, string(stage.Stage), logkey.Err, err)
 	out.Problems = append(out.Problems, lifecycle.Problem{
 		Hook: lifecycle.HookServerName, Key: srv.name, Value: string(stage.Stage), Reason: err.Error(), Then: "the agent continues as if the server did not exist", Warning: true,
 	})
 	return nil
 }
 
-// notice reports a past event to servers.
+// notice is a request that tells servers of a past event. The agent ignores the answers. Exactly one of the fields pod
+// and container is set.
 type notice struct {
 	stage     StageDescription
 	pod       *hooks.PodSandboxHookRequest
@@ -195,7 +198,7 @@ type notice struct {
 }
 
 // Notify queues a notice about a past event for the servers. Servers get notices in the order of the events. Notify
-// does not wait: if maxNotices notices are pending, it drops the new one.
+// does not wait: if the queue already has maxNotices notices, Notify drops the new notice.
 func (s *Servers) Notify(ev *lifecycle.Event) {
 	stage, ok := stageOf(ev.Kind)
 	if !ok || stage.EventWaits || ev.Pod == nil || skipsPod(ev.Pod) || len(s.serversOf(stage.Stage)) == 0 {
@@ -213,12 +216,11 @@ func (s *Servers) Notify(ev *lifecycle.Event) {
 	select {
 	case s.notices <- t:
 	default:
-		atomic.AddUint64(&s.droppedNotices, 1)
 		s.opts.Log.Warn("the agent did not notify hook servers of an event: too many notices are pending", logkey.Event, string(stage.Stage))
 	}
 }
 
-// notifyAll sends the pending notices until ctx ends. It ignores the servers' answers.
+// notifyAll sends notices from the queue until ctx ends. It ignores the servers' answers.
 func (s *Servers) notifyAll(ctx context.Context) {
 	for {
 		select {

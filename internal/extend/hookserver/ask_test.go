@@ -274,7 +274,7 @@ func TestCircuitThroughSteps(t *testing.T) {
 		clk := clock.New(func() time.Time { return time.Unix(1e9, 0) })
 		l := &connection{}
 		for range breaker.MaxFailures {
-			l.endCall(&callError{unreachable: true, message: "planted"}, clk.Now())
+			l.endCall(&callError{noAnswer: true, message: "planted"}, clk.Now())
 		}
 		clk.Step(step)
 		if clk.Advance(breaker.MinPause - 1); l.beginCall(clk.Now()) == nil {

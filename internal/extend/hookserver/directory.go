@@ -21,37 +21,37 @@ import (
 )
 
 const (
-	// quietTime is the time for which the directory must be unchanged before the agent reads it. maxQuietWait limits
-	// the wait for such a time. The wait and the read together take less than a second.
+	// quietTime is the time for which the directory must be unchanged before the agent reads it. If the directory does
+	// not stop changing, the agent reads it maxQuietWait after the first change. So a change is in force within a
+	// second.
 	quietTime    = 100 * time.Millisecond
 	maxQuietWait = 400 * time.Millisecond
-	// recheckInterval is the interval at which the agent reads the directory without an event of inotify, to find a
-	// directory that was created or replaced.
+	// recheckInterval is the interval at which the agent reads the directory even without an inotify event. So the
+	// agent finds a directory that was created or replaced.
 	recheckInterval = 700 * time.Millisecond
-	// maxFiles limits the files that the agent reads.
+	// maxFiles limits the number of files that the agent uses.
 	maxFiles = 64
 )
 
 // Options are the settings of Servers. Directory and Log are required.
 type Options struct {
-	// Directory holds a file per server.
+	// Directory is the path of the directory that has one registration file for each server.
 	Directory string
 	// Timeout is the time that one server may take for one call.
 	Timeout time.Duration
-	// OwnSocket is the path of the agent's own hook socket. The agent skips a file that names this path.
+	// OwnSocket is the path of the agent's own hook socket. The agent skips a file whose remote-endpoint is this path.
 	OwnSocket string
 	Log       *slog.Logger
-	// Recorder counts calls; nil for none.
+	// Recorder counts calls. If it is nil, calls are not counted.
 	Recorder Recorder
-	// Now is the clock; nil for the system clock.
+	// Now returns the current time; nil means time.Now.
 	Now func() time.Time
 }
 
-// Servers are the hook servers of a directory.
+// Servers are the hook servers that have a registration file in one directory.
 type Servers struct {
-	opts           Options
-	notices        chan notice
-	droppedNotices uint64
+	opts    Options
+	notices chan notice
 
 	mu        sync.RWMutex // guards all fields below; never held across I/O
 	files     map[string]*file
@@ -59,16 +59,17 @@ type Servers struct {
 	err       error    // the error of the last read of the directory
 }
 
-// file is one file of the directory. It is immutable.
+// file is the state of one registration file in the directory. After a change of the registration file, a new file
+// value replaces the old value; the old value does not change.
 type file struct {
 	name          string
-	server        *server // nil if the file never had valid content
-	unknownStages []string
-	content       string // the content at the last read
-	err           error  // why the agent does not use the file's newest content
+	server        *server  // nil if the agent has no valid registration from this file
+	unknownStages []string // the stages in the registration that the agent does not know and ignores
+	content       string   // the content at the last read; "" if the read failed
+	err           error    // why the agent does not use the file's newest content
 }
 
-// New makes the servers of a directory. Run and Reload read the files.
+// New returns the Servers of a directory, and reads no files. Run and Reload read the files.
 func New(o Options) *Servers {
 	if o.Recorder == nil {
 		o.Recorder = NoRecorder{}
@@ -95,7 +96,7 @@ func (s *Servers) Run(ctx context.Context) error {
 	return err
 }
 
-// Close closes the connections and forgets all servers. Run calls it at its end.
+// Close closes the connections and removes all servers from s. Run calls Close before it returns.
 func (s *Servers) Close() {
 	s.mu.Lock()
 	before := s.files
@@ -108,19 +109,20 @@ func (s *Servers) Close() {
 	}
 }
 
-// watchedDirs returns the directory, and its parent, because the directory may be created later.
+// watchedDirs returns the paths to watch: the directory, and its parent, because the directory may be created later.
 func (s *Servers) watchedDirs() []string {
 	return []string{s.opts.Directory, filepath.Dir(s.opts.Directory)}
 }
 
-// Reload reads the files of the directory, and applies those that have changed. Calls must not overlap. If the agent
-// cannot read a file any more, or if its registration is not valid, the last valid registration stays in force. If the
-// file was removed, or is not trusted (see whyUntrusted), the agent no longer calls its server. The same rules apply to
-// the directory, and then to all servers.
+// Reload reads the files of the directory, and applies the changed files. Calls of Reload must not overlap. If the
+// agent cannot read a file any more, or if the file's content is not valid, the last valid registration stays in force.
+// If a file was removed, or other users may write it (see whyUntrusted), the agent no longer calls the file's server.
+// If the agent cannot read the directory, all registrations stay in force. If the directory was removed, or other users
+// may write it, the agent calls no server.
 func (s *Servers) Reload() {
 	names, err := s.listFiles()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
-		s.opts.Log.Error("the agent cannot use a part of the directory of hook servers", logkey.File, s.opts.Directory, logkey.Err, err)
+		s.opts.Log.Error("the agent cannot use all files in the directory of hook servers", logkey.File, s.opts.Directory, logkey.Err, err)
 	}
 	if refused := (*untrustedFileError)(nil); err != nil && names == nil && !errors.As(err, &refused) {
 		s.mu.Lock()
@@ -138,7 +140,7 @@ func (s *Servers) Reload() {
 	s.mu.Unlock()
 	for name, f := range before {
 		if next[name] == nil {
-			s.opts.Log.Info("the agent no longer uses the file of a hook server, and does not call the server any more", logkey.File, name)
+			s.opts.Log.Info("a hook server is no longer registered: the agent does not use its file any more, and does not call the server", logkey.File, name)
 		}
 		if f.server != nil && (next[name] == nil || next[name].server == nil || next[name].server.connection != f.server.connection) {
 			f.server.connection.close()
@@ -194,7 +196,8 @@ func whyUntrusted(info fs.FileInfo) string {
 
 func trustedGroup(gid uint32) bool { return gid == 0 || gid == uint32(os.Getegid()) }
 
-// readFile reads one file, and returns its new state.
+// readFile reads the file with this name, and returns its new state. The parameter old is the state after the last
+// read; nil for a new file.
 func (s *Servers) readFile(name string, old *file) *file {
 	f := &file{name: name}
 	if old != nil {
@@ -219,7 +222,7 @@ func (s *Servers) readFile(name string, old *file) *file {
 	return f
 }
 
-// applyContent parses the content of a file, and registers its server if the content is valid.
+// applyContent parses f.content, and sets f.server if the content is valid. Otherwise it sets f.err.
 func (s *Servers) applyContent(f *file) {
 	r, unknownStages, err := parseRegistration([]byte(f.content))
 	if err != nil {
@@ -232,7 +235,7 @@ func (s *Servers) applyContent(f *file) {
 	}
 	f.unknownStages, f.err = unknownStages, nil
 	if f.server != nil && f.server.registration.Endpoint == r.Endpoint {
-		f.server = f.server.withRegistration(r) // keeps the connection and its recent results
+		f.server = f.server.withRegistration(r) // keeps the connection, and the results of its recent calls
 	} else {
 		f.server = newServer(f.name, r, s.opts)
 	}
@@ -254,7 +257,7 @@ type untrustedFileError struct{ reason string }
 
 func (d *untrustedFileError) Error() string { return "refused: " + d.reason }
 
-// readTrustedFile reads a trusted file.
+// readTrustedFile returns the content of a file. The error is an *untrustedFileError if the file is not trusted.
 func readTrustedFile(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a named pipe must not block
 	if err != nil {

@@ -108,7 +108,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"others may read":   {text: good, mode: 0o644, group: 12345},
 		"everybody's":       {text: good, mode: 0o646, want: "chmod o-w"},
 		"sticky":            {text: good, mode: 0o666 | os.ModeSticky, want: "every user may write it (mode 0666)"},
-		"a stranger's":      {text: good, mode: 0o644, owner: 12345, want: "belongs to user 12345"},
+		"a stranger's":      {text: good, mode: 0o644, owner: 12345, want: "the owner is user 12345"},
 		"empty":             {mode: 0o644, want: "is empty"},
 		"half":              {text: good[:20], mode: 0o644, want: "not a registration"},
 		"another type":      {text: `[]`, mode: 0o644, want: "not a registration"},
@@ -119,7 +119,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"long":              {text: `{"remote-endpoint":"/` + strings.Repeat("x", 120) + `"}`, mode: 0o644, want: "at most 107"},
 		"odd policy":        {text: `{"remote-endpoint":"/a","failure-policy":"fail"}`, mode: 0o644, want: "set it to Ignore or Fail"},
 		"with scheme":       {text: `{"remote-endpoint":"unix:///run/a.sock"}`, mode: 0o644},
-		"odd stage and key": {text: `{"remote-endpoint":"/a","runtime-hooks":["PreTea"],"x":1}`, mode: 0o644, want: "unknown stages ignored: PreTea"},
+		"odd stage and key": {text: `{"remote-endpoint":"/a","runtime-hooks":["PreTea"],"x":1}`, mode: 0o644, want: "the agent ignores unknown stages: PreTea"},
 		"huge":              {text: strings.Repeat(" ", maxFileBytes) + good, mode: 0o644, want: "longer than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestWhatIsRefused(t *testing.T) {
 			if (c.want == "") != (st.Error == "") || !strings.Contains(st.Error, c.want) {
 				t.Errorf("%+v, want %q", st, c.want)
 			}
-			if inForce := c.want == "" || strings.HasPrefix(c.want, "unknown stages"); st.InForce != inForce {
+			if inForce := c.want == "" || strings.HasPrefix(c.want, "the agent ignores unknown stages"); st.InForce != inForce {
 				t.Errorf("%+v", st)
 			}
 		})
@@ -226,7 +226,7 @@ func TestForeignSocket(t *testing.T) {
 	s, dir := servers(t, nil)
 	register(t, dir, "a.json", Registration{Endpoint: f.socket, Policy: Fail, Stages: create})
 	s.Reload()
-	if _, err := s.Ask(t.Context(), sample()); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") || len(f.seen()) > 0 {
+	if _, err := s.Ask(t.Context(), sample()); err == nil || !strings.Contains(err.Error(), "the owner is user 12345") || len(f.seen()) > 0 {
 		t.Error(err)
 	}
 }

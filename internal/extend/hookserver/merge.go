@@ -13,12 +13,12 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Rule is one row of the merge table. It describes how a field of the answer changes the request. The docs print the
-// table, and a test checks that merge uses the same rules.
+// Rule describes what the agent does with a field of a server's answer: how the value in the answer changes the value
+// in the request. The docs print all rules, and a test checks that the code follows them.
 type Rule struct{ Field, Rule string }
 
-// Rules returns the merge table. It is the same as in koordinator's runtime proxy 1.8, except for rows that mention a
-// difference.
+// Rules returns the rules for all fields. They are the rules of Koordinator's runtime proxy 1.8, unless a rule
+// describes a difference. The texts of the rules call this proxy "the existing proxy".
 func Rules() []Rule {
 	return []Rule{
 		{"pod labels, annotations", "added to the labels and annotations of the pod; entries with the same key are replaced"},
@@ -29,22 +29,23 @@ func Rules() []Rule {
 		{"cpu_period, cpu_shares, memory_limit_in_bytes", "applied if above 0"},
 		{"memory_swap_limit_in_bytes", "a value other than the request is refused and reported, because Trimtab does not set swap"},
 		{"cpu_quota", "applied if not 0; -1 removes the limit"},
-		{"oom_score_adj", "applied if within -1000 to 1000, also if 0, because a server copies the request"},
+		{"oom_score_adj", "applied if within -1000 to 1000. 0 is applied too: a server that wants no change must answer with the value of the request"},
 		{"cpuset_cpus, cpuset_mems", "applied if not empty; an empty list leaves the request unchanged (the existing proxy empties the cpuset)"},
-		{"unified", "added to the request; files for which the answer has a field, and files of cpuset and cgroup, are refused and reported"},
+		{"unified", "added to the request. These files are refused and reported: cpu.max, cpu.weight and memory.max, which the fields above set, and all files cpuset.* and cgroup.*"},
 		{"hugepage_limits", "not used: the request does not change"},
 		{"container_envs", "if not empty, they replace all variables of the container, and other variables are removed; if empty, nothing changes"},
 		{"container pod_cgroup_parent", "a parent other than the pod's is refused and reported (the existing proxy moves the container)"},
 	}
 }
 
-// settingID identifies a setting: a field, and the key of an entry if the field is a map.
+// settingID identifies a setting: a field, and also the key of the entry if the field is a map.
 type settingID struct {
 	field lifecycle.Field
 	key   string
 }
 
-// answerProblem describes an invalid part of an answer.
+// answerProblem returns a problem: the agent does not use a value of a server's answer. The parameter then says what
+// the agent does instead.
 func answerProblem(server, field, value, reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{
 		Hook: lifecycle.HookServerName, Key: server + ": " + field, Value: shorten(value), Reason: reason, Then: then,
@@ -54,7 +55,7 @@ func answerProblem(server, field, value, reason, then string) lifecycle.Problem 
 // maxShown limits an untrusted text in a message, in bytes.
 const maxShown = 300
 
-// shorten shortens an untrusted text, and replaces its control characters.
+// shorten cuts an untrusted text to maxShown bytes, and replaces control characters.
 func shorten(s string) string {
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) > maxShown {
@@ -68,18 +69,19 @@ func shorten(s string) string {
 	}, s)
 }
 
-// reservedKeyPrefix is the prefix of keys that no answer may set, because only the agent may write records.
+// reservedKeyPrefix is the prefix of label and annotation keys that no answer may set. Only the agent may write its
+// records under such keys.
 const reservedKeyPrefix = "trimtab.io/record"
 
-// mergeMap adds the entries of an answer to a copy of the map have. It leaves out entries that cannot be valid, and
-// calls complain for each of them.
-func mergeMap(have, answer map[string]string, complain func(key, why string)) map[string]string {
-	more := changedEntries(have, answer) // most answers repeat the request
-	if len(more) == 0 {
-		return have
+// mergeMap returns a map with the entries of request and answer. If both have a key, the answer's value counts.
+// mergeMap leaves out invalid entries of the answer, and calls complain for each of them.
+func mergeMap(request, answer map[string]string, complain func(key, why string)) map[string]string {
+	changed := changedEntries(request, answer)
+	if len(changed) == 0 {
+		return request
 	}
-	out := maps.Clone(have)
-	for _, k := range slices.Sorted(maps.Keys(more)) {
+	out := maps.Clone(request)
+	for _, k := range slices.Sorted(maps.Keys(changed)) {
 		switch {
 		case k == "":
 			complain(k, "has an empty key")
@@ -99,39 +101,39 @@ func mergeMap(have, answer map[string]string, complain func(key, why string)) ma
 
 const entryIgnored = "the agent ignores this entry"
 
-// mergePod returns a pod with the changes of a server's answer. It does not modify the original, and shares its
-// unchanged parts.
-func mergePod(server string, asked *hooks.PodSandboxHookRequest, answer *hooks.PodSandboxHookResponse) (*hooks.PodSandboxHookRequest, []lifecycle.Problem) {
+// mergePod returns the request for a pod with the changes of a server's answer. It does not modify request; the result
+// shares the unchanged fields with it.
+func mergePod(server string, request *hooks.PodSandboxHookRequest, answer *hooks.PodSandboxHookResponse) (*hooks.PodSandboxHookRequest, []lifecycle.Problem) {
 	out := &hooks.PodSandboxHookRequest{
-		PodMeta: asked.PodMeta, RuntimeHandler: asked.RuntimeHandler, CgroupParent: asked.CgroupParent,
-		Overhead: asked.Overhead, Resources: asked.Resources,
+		PodMeta: request.PodMeta, RuntimeHandler: request.RuntimeHandler, CgroupParent: request.CgroupParent,
+		Overhead: request.Overhead, Resources: request.Resources,
 	}
 	m := answerMerge{server: server}
-	out.Labels = mergeMap(asked.Labels, answer.GetLabels(), m.entryProblemFunc("labels"))
-	out.Annotations = mergeMap(asked.Annotations, answer.GetAnnotations(), m.entryProblemFunc("annotations"))
-	if parent := answer.GetCgroupParent(); parent != "" && parent != asked.CgroupParent {
-		m.addProblem("cgroup_parent", parent, "Trimtab does not move pods out of the kubelet's cgroups", "the pod stays in "+shorten(asked.CgroupParent))
+	out.Labels = mergeMap(request.Labels, answer.GetLabels(), m.entryProblemFunc("labels"))
+	out.Annotations = mergeMap(request.Annotations, answer.GetAnnotations(), m.entryProblemFunc("annotations"))
+	if parent := answer.GetCgroupParent(); parent != "" && parent != request.CgroupParent {
+		m.addProblem("cgroup_parent", parent, "Trimtab does not move pods out of the kubelet's cgroups", "the pod stays in "+shorten(request.CgroupParent))
 	}
 	return out, m.problems.List()
 }
 
-// mergeContainer returns a container with the changes of a server's answer. It does not modify the original, and
-// shares its unchanged parts.
-func mergeContainer(server string, asked *hooks.ContainerResourceHookRequest, answer *hooks.ContainerResourceHookResponse) (*hooks.ContainerResourceHookRequest, []lifecycle.Problem) {
+// mergeContainer returns the request for a container with the changes of a server's answer. It does not modify request;
+// the result shares the unchanged fields with it.
+func mergeContainer(server string, request *hooks.ContainerResourceHookRequest, answer *hooks.ContainerResourceHookResponse) (*hooks.ContainerResourceHookRequest, []lifecycle.Problem) {
 	out := &hooks.ContainerResourceHookRequest{
-		PodMeta: asked.PodMeta, ContainerMeta: asked.ContainerMeta, ContainerResources: asked.ContainerResources, PodResources: asked.PodResources,
-		PodAnnotations: asked.PodAnnotations, PodLabels: asked.PodLabels, PodCgroupParent: asked.PodCgroupParent, ContainerEnvs: asked.ContainerEnvs,
+		PodMeta: request.PodMeta, ContainerMeta: request.ContainerMeta, ContainerResources: request.ContainerResources, PodResources: request.PodResources,
+		PodAnnotations: request.PodAnnotations, PodLabels: request.PodLabels, PodCgroupParent: request.PodCgroupParent, ContainerEnvs: request.ContainerEnvs,
 	}
 	m := answerMerge{server: server}
-	out.ContainerAnnotations = mergeMap(asked.ContainerAnnotations, answer.GetContainerAnnotations(), m.entryProblemFunc("container_annotations"))
-	if parent := answer.GetPodCgroupParent(); parent != "" && parent != asked.PodCgroupParent {
-		m.addProblem("pod_cgroup_parent", parent, "Trimtab does not move containers out of their pod's cgroup", "the container stays in "+shorten(asked.PodCgroupParent))
+	out.ContainerAnnotations = mergeMap(request.ContainerAnnotations, answer.GetContainerAnnotations(), m.entryProblemFunc("container_annotations"))
+	if parent := answer.GetPodCgroupParent(); parent != "" && parent != request.PodCgroupParent {
+		m.addProblem("pod_cgroup_parent", parent, "Trimtab does not move containers out of their pod's cgroup", "the container stays in "+shorten(request.PodCgroupParent))
 	}
 	if envs := answer.GetContainerEnvs(); len(envs) > 0 {
 		m.mergeEnvs(out, envs)
 	}
 	if r := answer.GetContainerResources(); r != nil {
-		out.ContainerResources = proto.CloneOf(asked.ContainerResources)
+		out.ContainerResources = proto.CloneOf(request.ContainerResources)
 		if out.ContainerResources == nil {
 			out.ContainerResources = &hooks.LinuxContainerResources{}
 		}
@@ -146,7 +148,8 @@ type answerMerge struct {
 	problems lifecycle.ProblemList
 }
 
-// addProblem adds a problem.
+// addProblem adds a problem: the agent does not use a value of the answer. If the list of problems is full, addProblem
+// drops the value's text.
 func (m *answerMerge) addProblem(field, value, reason, then string) {
 	if m.problems.Full(lifecycle.Problem{}) {
 		value = ""
@@ -154,11 +157,12 @@ func (m *answerMerge) addProblem(field, value, reason, then string) {
 	m.problems.Add(answerProblem(m.server, field, value, reason, then))
 }
 
-// entryProblemFunc returns a function that adds a problem about an entry of a field.
+// entryProblemFunc returns a function that adds a problem about one entry of a field that is a map.
 func (m *answerMerge) entryProblemFunc(field string) func(key, why string) {
 	return func(key, why string) { m.addProblem(field, key, why, entryIgnored) }
 }
 
+// mergeEnvs replaces the variables of the container with the valid variables in envs.
 func (m *answerMerge) mergeEnvs(out *hooks.ContainerResourceHookRequest, envs map[string]string) {
 	var bad []string
 	for name, v := range envs {
@@ -169,14 +173,14 @@ func (m *answerMerge) mergeEnvs(out *hooks.ContainerResourceHookRequest, envs ma
 	slices.Sort(bad)
 	for _, name := range bad {
 		m.addProblem("container_envs", name, "is not a valid name or value of a variable", entryIgnored)
-		delete(envs, name) // envs belongs to the answer, and nothing reads it again
+		delete(envs, name) // envs is a map of the answer, and nothing reads the answer again
 	}
 	if len(envs) > 0 {
 		out.ContainerEnvs = envs
 	}
 }
 
-// requestUnchanged describes the consequence of an invalid value.
+// requestUnchanged describes what the agent does after an invalid value in an answer.
 const requestUnchanged = "the value of the request does not change"
 
 // The kernel's limits of CPU periods and quotas in µs (sched/core.c, tg_set_cfs_bandwidth), and of CPU shares.
@@ -188,6 +192,7 @@ const (
 	maxOOMScoreAdj       = 1000
 )
 
+// mergeResources applies the valid values of r, the resources in an answer, to the request's resources in out.
 func (m *answerMerge) mergeResources(out, r *hooks.LinuxContainerResources) {
 	m.mergeNumber("cpu_period", &out.CpuPeriod, r.CpuPeriod, minPeriod, maxPeriod)
 	m.mergeNumber("cpu_shares", &out.CpuShares, r.CpuShares, minShares, maxShares)
@@ -215,8 +220,9 @@ func (m *answerMerge) mergeResources(out, r *hooks.LinuxContainerResources) {
 	}
 }
 
-// mergeNumber applies a number above 0 that is within the limits least and most. It accepts a value that equals the
-// request without a check.
+// mergeNumber sets *out, the number in the request, to v, the number in the answer. If v is 0 or negative, the answer
+// has no number, and *out does not change. If v is less than least or greater than most, mergeNumber does not change
+// *out. It then adds a problem, unless v is equal to *out.
 func (m *answerMerge) mergeNumber(field string, out *int64, v, least, most int64) {
 	switch {
 	case v <= 0 || v == *out:
@@ -227,7 +233,8 @@ func (m *answerMerge) mergeNumber(field string, out *int64, v, least, most int64
 	}
 }
 
-// mergeList applies a list of CPUs or memory nodes that is not empty.
+// mergeList sets *out, the request's list of CPUs or memory nodes, to the list in the answer. An empty list in the
+// answer changes nothing.
 func (m *answerMerge) mergeList(field string, out *string, text string) {
 	if text == "" || text == *out {
 		return
@@ -244,10 +251,12 @@ func (m *answerMerge) mergeList(field string, out *string, text string) {
 	}
 }
 
-// filesWithField are the files of cgroup v2 that an answer sets by another field.
+// filesWithField are the cgroup v2 files for which the answer has a field of its own, such as cpu_quota for cpu.max. A
+// server must set that field. It must not name such a file in the field "unified", which has cgroup v2 files by name.
 var filesWithField = []string{"cpu.max", "cpu.weight", "memory.max"}
 
-// mergeUnified applies the text of a cgroup v2 file.
+// mergeUnified adds to out one entry of the field "unified" in the answer. The entry has the name of a cgroup v2 file
+// and the text for the file. If the entry is not valid, mergeUnified adds a problem instead.
 func (m *answerMerge) mergeUnified(out *hooks.LinuxContainerResources, file, text string) {
 	switch {
 	case out.Unified[file] == text && text != "":
@@ -268,10 +277,11 @@ func (m *answerMerge) mergeUnified(out *hooks.LinuxContainerResources, file, tex
 	}
 }
 
-// changedValues returns the differences between two requests for a container, as values without reasons.
-func changedValues(asked, now *hooks.ContainerResourceHookRequest) []lifecycle.Value {
+// changedValues returns the fields that differ between two requests for a container, each with the value in newReq. It
+// does not set the field Why of the values.
+func changedValues(oldReq, newReq *hooks.ContainerResourceHookRequest) []lifecycle.Value {
 	var out []lifecycle.Value
-	a, n := asked.GetContainerResources(), now.GetContainerResources()
+	a, n := oldReq.GetContainerResources(), newReq.GetContainerResources()
 	number := func(f lifecycle.Field, was, is int64) {
 		if is != was {
 			out = append(out, lifecycle.Value{Field: f, Int: is})
@@ -296,11 +306,11 @@ func changedValues(asked, now *hooks.ContainerResourceHookRequest) []lifecycle.V
 		}
 	}
 	keyed(lifecycle.Unified, a.GetUnified(), n.GetUnified())
-	keyed(lifecycle.Annotation, asked.ContainerAnnotations, now.ContainerAnnotations)
-	keyed(lifecycle.Env, asked.ContainerEnvs, now.ContainerEnvs)
+	keyed(lifecycle.Annotation, oldReq.ContainerAnnotations, newReq.ContainerAnnotations)
+	keyed(lifecycle.Env, oldReq.ContainerEnvs, newReq.ContainerEnvs)
 	var gone []string
-	for k := range asked.ContainerEnvs {
-		if _, has := now.ContainerEnvs[k]; !has {
+	for k := range oldReq.ContainerEnvs {
+		if _, has := newReq.ContainerEnvs[k]; !has {
 			gone = append(gone, k)
 		}
 	}

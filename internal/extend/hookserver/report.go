@@ -14,7 +14,7 @@ type Result string
 
 // The results.
 const (
-	Done        Result = "done"
+	Done        Result = "done"        // the server answered without an error
 	Failed      Result = "failed"      // the server answered with an error
 	TimedOut    Result = "timeout"     // the server did not answer in time
 	Unreachable Result = "unreachable" // no process serves the socket, or a process of an untrusted user serves it
@@ -25,8 +25,8 @@ const (
 // Results lists the results of calls.
 func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, Skipped, EventEnded} }
 
-// Recorder counts calls, for metrics. Its method does not block. The name of a server is the name of its file, so the
-// number of names is limited.
+// Recorder counts calls, for metrics. The method Call must not block. The parameter server is the name of the server's
+// file, so the number of names is limited. The parameter took is the duration of the call.
 type Recorder interface {
 	Call(server string, stage Stage, result Result, took time.Duration)
 }
@@ -37,8 +37,8 @@ type NoRecorder struct{}
 // Call does nothing.
 func (NoRecorder) Call(string, Stage, Result, time.Duration) {}
 
-// States returns the state of all files of the directory except the agent's own file, in the order in which the agent
-// calls their servers. The error is that of the last read of the directory.
+// States returns the states of all files in the directory, in the order in which the agent calls their servers. It
+// leaves out the file that the agent itself wrote. The error is the error of the last read of the directory.
 func (s *Servers) States() ([]api.HookServer, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -52,6 +52,7 @@ func (s *Servers) States() ([]api.HookServer, error) {
 	return out, s.err
 }
 
+// state describes the file and its server for reports.
 func (f *file) state(now time.Time) api.HookServer {
 	st := api.HookServer{File: f.name}
 	var wrong []string
@@ -62,7 +63,7 @@ func (f *file) state(now time.Time) api.HookServer {
 		wrong = append(wrong, f.err.Error())
 	}
 	if len(f.unknownStages) > 0 {
-		wrong = append(wrong, fmt.Sprintf("unknown stages ignored: %s", shorten(strings.Join(f.unknownStages, ", "))))
+		wrong = append(wrong, fmt.Sprintf("the agent ignores unknown stages: %s", shorten(strings.Join(f.unknownStages, ", "))))
 	}
 	if srv := f.server; srv != nil {
 		st.InForce, st.Endpoint, st.Policy = true, srv.registration.Endpoint, string(srv.registration.Policy)

@@ -27,25 +27,26 @@ const (
 
 const servicePrefix = "/runtime.v1alpha1.RuntimeHookService/"
 
-// server is one hook server. All registrations of a server share its connection.
+// server is one hook server. It is immutable, except for its connection. A new registration with the same endpoint uses
+// the same connection.
 type server struct {
-	name         string // the name of its file
+	name         string // the name of the server's file
 	registration Registration
 	opts         Options
 	connection   *connection
 }
 
-// connection is the connection to a server, and its recent results.
+// connection is the connection to a server, and the results of the calls over it.
 type connection struct {
 	conn *grpc.ClientConn
-	err  error // the reason why there is no connection
+	err  error // the reason why conn is nil
 
-	mu       sync.Mutex // guards all below
-	calls    uint64
-	failed   uint64
-	lastErr  error
+	mu       sync.Mutex // guards all fields below
+	calls    uint64     // the number of ended calls; a call that was stopped because its event ended does not count
+	failed   uint64     // the number of calls in the field calls that failed
+	lastErr  error      // the error of the last call in the field calls; nil if that call succeeded
 	breaker  breaker.Breaker
-	inFlight int  // running calls
+	inFlight int  // the number of running calls
 	closing  bool // close was called: conn must be closed after the last running call
 }
 
@@ -80,7 +81,7 @@ func newServer(name string, r Registration, o Options) *server {
 	return &server{name: name, registration: r, opts: o, connection: l}
 }
 
-// withRegistration returns the same server with another registration.
+// withRegistration returns a copy of the server with another registration.
 func (s *server) withRegistration(r Registration) *server {
 	n := *s
 	n.registration = r
@@ -92,24 +93,24 @@ func (s *server) servesStage(stage Stage) bool { return slices.Contains(s.regist
 
 // circuitOpenError is the error of a call that the agent did not make, because the circuit breaker is open.
 type circuitOpenError struct {
-	remaining time.Duration
-	lastErr   error
+	remaining time.Duration // the time until the circuit breaker allows a call again
+	lastErr   error         // the error of the last call
 }
 
 func (r *circuitOpenError) Error() string {
-	return fmt.Sprintf("not called, because %d calls in a row had no answer; the agent calls it again in %v; the last error: %v", breaker.MaxFailures, r.remaining.Round(time.Millisecond), r.lastErr)
+	return fmt.Sprintf("the server was not called, because it did not answer %d calls in a row; the agent calls it again in %v; the last error: %v", breaker.MaxFailures, r.remaining.Round(time.Millisecond), r.lastErr)
 }
 
-// call makes one call. The call ends after the server's timeout, or at the time end if end is earlier. A zero end means
-// no such limit.
-func (s *server) call(ctx context.Context, end time.Time, stage StageDescription, req, resp proto.Message) error {
-	own := time.Now().Add(s.opts.Timeout)
-	cut := false // less than half of the server's timeout is left before end
-	if !end.IsZero() && end.Before(own) {
-		own = end
-		cut = time.Until(end) < s.opts.Timeout/2
+// call sends req to the server, and stores the answer in resp. The call ends at the latest after the server's timeout,
+// or at eventEnd if that is earlier. If eventEnd is zero, only the server's timeout limits the call.
+func (s *server) call(ctx context.Context, eventEnd time.Time, stage StageDescription, req, resp proto.Message) error {
+	deadline := time.Now().Add(s.opts.Timeout)
+	tooShort := false // less than half of the server's timeout is left before eventEnd
+	if !eventEnd.IsZero() && eventEnd.Before(deadline) {
+		deadline = eventEnd
+		tooShort = time.Until(eventEnd) < s.opts.Timeout/2
 	}
-	if ctx.Err() != nil || time.Until(own) <= 0 {
+	if ctx.Err() != nil || time.Until(deadline) <= 0 {
 		s.opts.Recorder.Call(s.name, stage.Stage, EventEnded, 0)
 		return &eventEndedError{requestSent: false, cancelled: errors.Is(ctx.Err(), context.Canceled)}
 	}
@@ -118,35 +119,35 @@ func (s *server) call(ctx context.Context, end time.Time, stage StageDescription
 		return err
 	}
 	start := s.opts.Now()
-	err, late := s.connection.err, false
+	err, timedOut := s.connection.err, false
 	if err == nil {
-		limited, cancel := context.WithDeadline(ctx, own)
+		limited, cancel := context.WithDeadline(ctx, deadline)
 		err = s.connection.conn.Invoke(limited, servicePrefix+stage.Call, req, resp)
-		late = err != nil && endedWith(limited, err)
+		timedOut = err != nil && endedWith(limited, err)
 		cancel()
 	}
 	now := s.opts.Now()
 	took := now.Sub(start)
-	given := err != nil && errors.Is(ctx.Err(), context.Canceled)
-	if given || late && cut {
+	cancelled := err != nil && errors.Is(ctx.Err(), context.Canceled)
+	if cancelled || timedOut && tooShort {
 		// The caller cancelled the event, or the event left the server too little time: not a failure of the server.
 		s.opts.Recorder.Call(s.name, stage.Stage, EventEnded, took)
 		s.connection.endCall(errEventEnded, now)
 		s.connection.closeIdle()
-		return &eventEndedError{requestSent: true, cancelled: given}
+		return &eventEndedError{requestSent: true, cancelled: cancelled}
 	}
-	s.opts.Recorder.Call(s.name, stage.Stage, resultOf(err, late), took)
-	err = s.describeError(err, late, took)
+	s.opts.Recorder.Call(s.name, stage.Stage, resultOf(err, timedOut), took)
+	err = s.describeError(err, timedOut, took)
 	s.connection.endCall(err, now)
 	s.connection.closeIdle()
 	return err
 }
 
 // deadlineSlack is the time before a deadline in which the error DeadlineExceeded counts as a timeout. The server also
-// knows the deadline, so its error may arrive before the client's own timeout.
+// knows the deadline. Its error can arrive before the client's own timeout.
 const deadlineSlack = 20 * time.Millisecond
 
-// endedWith reports whether a call ended because its context ended.
+// endedWith reports whether a call with the error err ended because ctx ended.
 func endedWith(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return true
@@ -155,12 +156,12 @@ func endedWith(ctx context.Context, err error) bool {
 	return bounded && status.Code(err) == codes.DeadlineExceeded && time.Until(end) < deadlineSlack
 }
 
-// resultOf returns the result of a call, for metrics. late means that the call took too long.
-func resultOf(err error, late bool) Result {
+// resultOf returns the result of a call, for metrics.
+func resultOf(err error, timedOut bool) Result {
 	switch {
 	case err == nil:
 		return Done
-	case late:
+	case timedOut:
 		return TimedOut
 	case status.Code(err) == codes.Unavailable:
 		return Unreachable
@@ -168,14 +169,14 @@ func resultOf(err error, late bool) Result {
 	return Failed
 }
 
-// describeError converts the error of a call to a *callError with a message for users.
-func (s *server) describeError(err error, late bool, took time.Duration) error {
+// describeError converts the error of a call to a *callError with a message for users. It returns nil for nil.
+func (s *server) describeError(err error, timedOut bool, took time.Duration) error {
 	if err == nil {
 		return nil
 	}
 	text := status.Convert(err)
 	switch {
-	case late:
+	case timedOut:
 		return &callError{true, fmt.Sprintf("no answer within %v (hookServers.timeoutMilliseconds)", took.Round(time.Millisecond))}
 	case text.Code() == codes.Unavailable:
 		why := strings.TrimPrefix(text.Message(), `connection error: desc = "transport: Error while dialing: `)
@@ -184,10 +185,11 @@ func (s *server) describeError(err error, late bool, took time.Duration) error {
 	return &callError{false, fmt.Sprintf("answered with the gRPC error %s: %s", text.Code(), shorten(text.Message()))}
 }
 
-// errEventEnded is the result of a call that ended with its event. It does not count as a failure of the server.
+// errEventEnded is the result of a call that ended because its event ended. Such a call does not count as a failure of
+// the server.
 var errEventEnded = errors.New("the event ended before the hook server answered")
 
-// eventEndedError is the error of a call that ended with its event.
+// eventEndedError is the error of a call that ended, or was not made, because its event ended.
 type eventEndedError struct {
 	requestSent bool // the agent sent the request to the server
 	cancelled   bool // the caller cancelled the event; false means that the deadline passed
@@ -206,8 +208,8 @@ func (e *eventEndedError) Error() string {
 
 // callError describes a failed call.
 type callError struct {
-	unreachable bool // the server did not answer
-	message     string
+	noAnswer bool // the server did not answer
+	message  string
 }
 
 func (e *callError) Error() string { return e.message }
@@ -223,8 +225,8 @@ func (l *connection) beginCall(now time.Time) error {
 	return nil
 }
 
-// endCall records the result of a call. An answer with an error does not open the circuit breaker, because the error
-// may concern only one pod.
+// endCall records the result of a call. Only a call without an answer counts against the server in the circuit breaker.
+// An answer with an error does not, because the error possibly concerns only one pod.
 func (l *connection) endCall(err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +241,7 @@ func (l *connection) endCall(err error, now time.Time) {
 		l.lastErr = err
 	}
 	var call *callError
-	if err == nil || errors.As(err, &call) && !call.unreachable {
+	if err == nil || errors.As(err, &call) && !call.noAnswer {
 		l.breaker.End(breaker.Answered, now)
 		if err == nil {
 			l.lastErr = nil

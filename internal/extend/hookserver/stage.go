@@ -2,8 +2,8 @@ package hookserver
 
 import "github.com/trimtab/trimtab/internal/lifecycle"
 
-// Stage is the name of a step in the life of a pod or container at which the agent calls hook servers. The files of
-// servers use these names.
+// Stage is the name of a step in the life of a pod or container at which the agent calls hook servers. The registration
+// files of servers use these names.
 type Stage string
 
 // The stages. The protocol defines the name PreRemoveRunPodSandbox, but no method for this stage.
@@ -25,8 +25,8 @@ type StageDescription struct {
 	Kind lifecycle.Kind
 	// Call is the name of the protocol's method, or "" if the protocol has none.
 	Call string
-	// EventWaits means that the event waits for the call, so that a failure can stop the event. AnswerApplies means
-	// that the answer changes the event; then EventWaits is also true.
+	// EventWaits means that the event waits for the call, so a failed call can make the event fail. AnswerApplies
+	// means that the answer changes the event. If AnswerApplies is true, EventWaits is true too.
 	AnswerApplies, EventWaits bool
 }
 
@@ -44,7 +44,8 @@ var stages = []StageDescription{
 // Stages returns all stages.
 func Stages() []StageDescription { return stages }
 
-// stageOf returns the stage for a kind of event. ok is false if there is no stage, or if the stage has no call.
+// stageOf returns the stage for a kind of event; false if there is no stage, or if the protocol has no method for the
+// stage.
 func stageOf(k lifecycle.Kind) (StageDescription, bool) {
 	for _, s := range stages {
 		if s.Kind == k && s.Call != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// restartCountKey is the kubelet's annotation with the attempt in the container's CRI metadata.
+// restartCountKey is the kubelet's annotation with the restart count of a container. The CRI calls this count attempt.
 const restartCountKey = "io.kubernetes.container.restartCount"
 
 // podMetadata returns the metadata of a pod.
@@ -17,7 +17,7 @@ func podMetadata(p *lifecycle.Pod) *hooks.PodSandboxMetadata {
 	return &hooks.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace}
 }
 
-// podRequest converts a pod to a message. The message shares the pod's maps, so it must not be modified.
+// podRequest converts a pod to a message. The message must not be modified, because it shares the pod's maps.
 func podRequest(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	return &hooks.PodSandboxHookRequest{
 		PodMeta: podMetadata(p), RuntimeHandler: p.RuntimeHandler, Labels: p.Labels, Annotations: p.Annotations,
@@ -25,8 +25,8 @@ func podRequest(p *lifecycle.Pod) *hooks.PodSandboxHookRequest {
 	}
 }
 
-// containerRequest converts a container to a message. The message shares the container's maps, so it must not be
-// modified. creating means that the event is the container's creation; the message then has no id.
+// containerRequest converts a container to a message. The message must not be modified, because it shares the
+// container's maps. If creating is true, the container does not exist yet, and the message has no container id.
 func containerRequest(p *lifecycle.Pod, c *lifecycle.Container, creating bool) *hooks.ContainerResourceHookRequest {
 	req := &hooks.ContainerResourceHookRequest{
 		PodMeta: podMetadata(p), ContainerMeta: &hooks.ContainerMetadata{Name: c.Name, Id: c.ID, Attempt: restartCountOf(c)},
@@ -50,7 +50,7 @@ func restartCountOf(c *lifecycle.Container) uint32 {
 	return uint32(n)
 }
 
-// envMap converts a list of variables to a map. If a name occurs twice, the last value counts.
+// envMap converts a list of NAME=value texts to a map. If a name occurs twice, the last value counts.
 func envMap(list []string) map[string]string {
 	out := make(map[string]string, len(list))
 	for _, e := range list {

@@ -9,8 +9,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerOfConfig makes the message of a container from the request that creates it. The message lacks the data that
-// the image and the runtime add.
+// containerOfConfig makes the NRI message about a container from the configuration in its CreateContainer request. The
+// message lacks the data that the image and the runtime add.
 func containerOfConfig(c *cri.ContainerConfig, pod string) *api.Container {
 	out := &api.Container{
 		PodSandboxId: pod, Name: c.GetMetadata().GetName(), State: api.ContainerState_CONTAINER_CREATED,
@@ -39,7 +39,8 @@ func containerOfConfig(c *cri.ContainerConfig, pod string) *api.Container {
 	return out
 }
 
-// adjustConfig applies an adjustment to a request. It returns the parts for which the CRI has no field.
+// adjustConfig applies an NRI adjustment to the configuration of a container that is to be created. It returns the
+// names of the fields of the adjustment for which the CRI has no field.
 func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (unsupported []string) {
 	if a == nil {
 		return nil
@@ -69,13 +70,14 @@ func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (unsupport
 	return append(unsupported, adjustLinux(c, a.GetLinux())...)
 }
 
+// adjustAnnotations sets and removes annotations. An annotation that is both removed and set gets the new value.
 func adjustAnnotations(c *cri.ContainerConfig, change map[string]string) {
 	for k, v := range change {
 		if c.Annotations == nil {
 			c.Annotations = map[string]string{}
 		}
-		if key, gone := api.IsMarkedForRemoval(k); gone {
-			if _, again := change[key]; !again {
+		if key, removed := api.IsMarkedForRemoval(k); removed {
+			if _, set := change[key]; !set {
 				delete(c.Annotations, key)
 			}
 			continue
@@ -94,12 +96,13 @@ func adjustEnv(c *cri.ContainerConfig, change []*api.KeyValue) {
 	}
 }
 
+// adjustMount adds, replaces or removes one mount. It returns false if the CRI cannot express the change.
 func adjustMount(c *cri.ContainerConfig, m *api.Mount) bool {
 	at, gone := api.IsMarkedForRemoval(m.GetDestination())
 	n := len(c.Mounts)
 	c.Mounts = slices.DeleteFunc(c.Mounts, func(o *cri.Mount) bool { return o.GetContainerPath() == at })
 	if gone {
-		return len(c.Mounts) < n // false for a mount that the runtime adds: the CRI cannot remove it
+		return len(c.Mounts) < n // false for a mount that the runtime adds, because the CRI cannot remove this mount
 	}
 	if m.GetType() != "" && m.GetType() != "bind" || m.GetSource() == "" {
 		return false
@@ -115,11 +118,13 @@ func adjustMount(c *cri.ContainerConfig, m *api.Mount) bool {
 	return true
 }
 
+// adjustLinux applies the Linux section of an adjustment. It returns the names of the fields that the CRI does not
+// have.
 func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (unsupported []string) {
 	if l == nil {
 		return nil
 	}
-	l = clone(l)
+	l = clone(l) // the code below clears the fields of the copy that it has applied
 	if c.Linux == nil {
 		c.Linux = &cri.LinuxContainerConfig{}
 	}
@@ -130,18 +135,18 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (unsup
 			c.Devices = append(c.Devices, &cri.Device{ContainerPath: at, HostPath: at, Permissions: "rw"})
 		}
 	}
-	carried, rest, unsupported := splitForCRI(l.GetResources())
+	forCRI, rest, unsupported := splitForCRI(l.GetResources())
 	if rest != nil {
-		if carried == nil {
-			carried = &cri.LinuxContainerResources{}
+		if forCRI == nil {
+			forCRI = &cri.LinuxContainerResources{}
 		}
 		for _, h := range rest.GetHugepageLimits() {
-			carried.HugepageLimits = append(carried.HugepageLimits, &cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
+			forCRI.HugepageLimits = append(forCRI.HugepageLimits, &cri.HugepageLimit{PageSize: h.GetPageSize(), Limit: h.GetLimit()})
 		}
-		carried.Unified, rest.HugepageLimits, rest.Unified = rest.GetUnified(), nil, nil
+		forCRI.Unified, rest.HugepageLimits, rest.Unified = rest.GetUnified(), nil, nil
 		unsupported = append(unsupported, namesOfSetFields(rest)...)
 	}
-	c.Linux.Resources = mergeResources(carried, c.Linux.Resources)
+	c.Linux.Resources = mergeResources(forCRI, c.Linux.Resources)
 	if o := l.GetOomScoreAdj(); o != nil {
 		if c.Linux.Resources == nil {
 			c.Linux.Resources = &cri.LinuxContainerResources{}
@@ -150,12 +155,13 @@ func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (unsup
 	}
 	l.Devices, l.Resources, l.OomScoreAdj = nil, nil, nil
 	if proto.Equal(l.GetRdt(), &api.LinuxRdt{}) {
-		l.Rdt = nil // the library's answer always has an RDT section, which may be empty
+		l.Rdt = nil // the NRI library's answer always has an RDT section, which is empty if no plugin set it
 	}
 	return append(unsupported, namesOfSetFields(l)...)
 }
 
-// namesOfSetFields returns the names of the fields that are set in a message, with the prefix "linux.".
+// namesOfSetFields returns the names of the fields that are set in a message, with the prefix "linux.". A field with an
+// empty message counts as not set.
 func namesOfSetFields[M proto.Message](m M) (names []string) {
 	r := m.ProtoReflect()
 	if !r.IsValid() {

@@ -14,6 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
+// startContainer asks plugins about the start of a container, and reports the start to plugins after the runtime has
+// started the container.
 func (h *Host) startContainer(ctx context.Context, method string, req *cri.StartContainerRequest) (*cri.StartContainerResponse, error) {
 	id := req.GetContainerId()
 	if h.hidden.hides(id) {
@@ -37,7 +39,7 @@ func (h *Host) startContainer(ctx context.Context, method string, req *cri.Start
 	defer cancel()
 	pid := uint32(0)
 	if s, err := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true}); err == nil {
-		v, _ := parseVerboseStatus(s.GetInfo()) // some runtimes do not report the PID
+		v, _ := parseVerboseStatus(s.GetInfo()) // without an error check, because some runtimes do not report the PID
 		pid = v.PID
 	}
 	h.objects.changeContainer(id, func(c *api.Container) { c.State, c.Pid = api.ContainerState_CONTAINER_RUNNING, pid })
@@ -49,20 +51,21 @@ func (h *Host) startContainer(ctx context.Context, method string, req *cri.Start
 	return resp, nil
 }
 
-// updateContainer asks plugins about an update from the kubelet, and merges their changes into it.
+// updateContainer asks plugins about a request that updates a container's resources. It merges the plugins' changes
+// into the request.
 func (h *Host) updateContainer(ctx context.Context, method string, req *cri.UpdateContainerResourcesRequest) (*cri.UpdateContainerResourcesResponse, error) {
 	id := req.GetContainerId()
 	c, p := h.objects.container(id)
 	if c == nil {
 		return invoke[cri.UpdateContainerResourcesResponse](ctx, h, method, req)
 	}
-	asked := toNRIResources(req.GetLinux())
-	if asked == nil {
-		asked = &api.LinuxResources{}
+	requested := toNRIResources(req.GetLinux())
+	if requested == nil {
+		requested = &api.LinuxResources{}
 	}
 	var answer *api.UpdateContainerResponse
 	err := h.askPlugins("UpdateContainer", func() (err error) {
-		answer, err = h.nri.UpdateContainer(ctx, &api.UpdateContainerRequest{Pod: p, Container: c, LinuxResources: clone(asked)})
+		answer, err = h.nri.UpdateContainer(ctx, &api.UpdateContainerRequest{Pod: p, Container: c, LinuxResources: clone(requested)})
 		return err
 	})
 	if err != nil {
@@ -71,11 +74,11 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 	var others []*api.ContainerUpdate
 	for _, u := range answer.GetUpdate() {
 		switch {
-		case u == nil: // the library's answer if no plugin has an update
+		case u == nil: // the NRI library returns nil if no plugin has an update
 		case u.GetContainerId() != id:
 			others = append(others, u)
 		default:
-			h.mergeUpdate(req, asked, u)
+			h.mergeUpdate(req, requested, u)
 		}
 	}
 	resp, err := invoke[cri.UpdateContainerResourcesResponse](ctx, h, method, req)
@@ -92,40 +95,40 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 	return resp, nil
 }
 
-// mergeUpdate merges the resources that plugins answered into a request, and logs those that the CRI has no field for.
-// asked has the resources of the request before the merge.
-func (h *Host) mergeUpdate(req *cri.UpdateContainerResourcesRequest, asked *api.LinuxResources, u *api.ContainerUpdate) {
-	carried, rest, unsupported := splitForCRI(u.GetLinux().GetResources())
-	if carried != nil {
-		req.Linux = mergeResources(carried, req.GetLinux())
+// mergeUpdate merges the resources in u, which plugins set, into a request. It logs the resources for which the CRI has
+// no field. The parameter requested has the resources of the request before the merge.
+func (h *Host) mergeUpdate(req *cri.UpdateContainerResourcesRequest, requested *api.LinuxResources, u *api.ContainerUpdate) {
+	forCRI, rest, unsupported := splitForCRI(u.GetLinux().GetResources())
+	if forCRI != nil {
+		req.Linux = mergeResources(forCRI, req.GetLinux())
 	}
-	_, same, _ := splitForCRI(asked)
-	if unsupported = append(unsupported, resourcesNotRequested(rest, same)...); len(unsupported) > 0 {
-		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, u.GetContainerId(), logkey.Values, unsupported)
+	_, requestedRest, _ := splitForCRI(requested)
+	if unsupported = append(unsupported, resourcesNotRequested(rest, requestedRest)...); len(unsupported) > 0 {
+		h.log.Warn("the agent cannot apply some fields that NRI plugins set for a container", logkey.Container, u.GetContainerId(), logkey.Values, unsupported)
 	}
 }
 
-// resourcesNotRequested returns the names of the resources in rest that differ from the request.
-func resourcesNotRequested(rest, asked *api.LinuxResources) (names []string) {
+// resourcesNotRequested returns the names of the resources in rest whose values differ from the values in requested.
+func resourcesNotRequested(rest, requested *api.LinuxResources) (names []string) {
 	if rest == nil {
 		return nil
 	}
 	n := clone(rest)
-	if asked != nil && n.Memory != nil && asked.Memory.GetSwap().GetValue() == n.Memory.GetSwap().GetValue() {
+	if requested != nil && n.Memory != nil && requested.Memory.GetSwap().GetValue() == n.Memory.GetSwap().GetValue() {
 		n.Memory.Swap = nil
 	}
 	n.HugepageLimits = slices.DeleteFunc(n.HugepageLimits, func(l *api.HugepageLimit) bool {
-		return slices.ContainsFunc(asked.GetHugepageLimits(), func(o *api.HugepageLimit) bool { return proto.Equal(o, l) })
+		return slices.ContainsFunc(requested.GetHugepageLimits(), func(o *api.HugepageLimit) bool { return proto.Equal(o, l) })
 	})
 	maps.DeleteFunc(n.Unified, func(key, value string) bool {
-		v, has := asked.GetUnified()[key]
+		v, has := requested.GetUnified()[key]
 		return has && v == value
 	})
 	return namesOfSetFields(n)
 }
 
-// stopContainer reports a stop to plugins after the runtime has stopped the container, so that plugins do not wait for
-// the grace period of the container.
+// stopContainer stops a container in the runtime, and then reports the stop to plugins. So plugins get the event only
+// after the container's grace period.
 func (h *Host) stopContainer(ctx context.Context, method string, req *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
 	resp, err := invoke[cri.StopContainerResponse](ctx, h, method, req)
 	if err != nil {
@@ -137,11 +140,12 @@ func (h *Host) stopContainer(ctx context.Context, method string, req *cri.StopCo
 	return resp, nil
 }
 
+// removeContainer reports the removal of a container to plugins, and then removes the container in the runtime.
 func (h *Host) removeContainer(ctx context.Context, method string, req *cri.RemoveContainerRequest) (*cri.RemoveContainerResponse, error) {
 	id := req.GetContainerId()
 	h.hidden.awaitVisible(ctx, id)
 	if h.objects.contains(id) {
-		if h.objects.isRunning(id) { // notifyContainerRemoved also reports a stop, so the container must have stopped
+		if h.objects.isRunning(id) { // stop it first, because notifyContainerRemoved also reports that it has stopped
 			_, _ = h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: id})
 		}
 		h.notifyContainerRemoved(ctx, id)

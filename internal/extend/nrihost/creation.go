@@ -17,8 +17,9 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// createContainer creates a container, and applies the adjustments of plugins. If the agent can change the specs that
-// the runtime stores, it asks plugins after the creation. Otherwise it asks plugins before the creation.
+// createContainer creates a container, and applies the adjustments of plugins. If the agent can change the OCI specs
+// that the runtime stores, createContainer asks plugins after the creation. Otherwise it asks plugins before the
+// creation.
 func (h *Host) createContainer(ctx context.Context, method string, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	id, m := req.GetPodSandboxId(), req.GetConfig().GetMetadata()
 	if h.hidden.hides(id) {
@@ -28,33 +29,33 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 	if p == nil || m == nil {
 		return invoke[cri.CreateContainerResponse](ctx, h, method, req)
 	}
-	named, reveal, ok := h.hidden.hide(containerKey(id, m))
+	setID, reveal, ok := h.hidden.hide(containerKey(id, m))
 	if !ok {
 		return nil, status.Errorf(codes.AlreadyExists, "a call that creates container %s of pod sandbox %s is running already", m.GetName(), id)
 	}
 	defer reveal()
 	if h.objects.isEnding(id) {
-		return nil, status.Errorf(codes.FailedPrecondition, "create container %s: pod sandbox %q has stopped or stops now; create it in another sandbox", m.GetName(), id)
+		return nil, status.Errorf(codes.FailedPrecondition, "create container %s: pod sandbox %q has stopped or stops now; create the container in another sandbox", m.GetName(), id)
 	}
 	if h.specStore == nil {
-		return h.adjustBeforeCreation(ctx, method, req, p, named)
+		return h.adjustBeforeCreation(ctx, method, req, p, setID)
 	}
-	begins, done := journalEntry{Pod: id, Name: m.GetName(), Attempt: m.GetAttempt()}, func() {}
-	unasked := h.hasNoPlugins()
-	if !unasked {
-		done = h.journal.write(begins)
+	entry, done := journalEntry{Pod: id, Name: m.GetName(), Attempt: m.GetAttempt()}, func() {}
+	noPlugins := h.hasNoPlugins()
+	if !noPlugins {
+		done = h.journal.write(entry)
 	}
 	resp, err := invoke[cri.CreateContainerResponse](ctx, h, method, req)
 	if err != nil {
 		done()
 		return nil, err
 	}
-	named(resp.GetContainerId())
-	if unasked && h.storeIfNoPlugins(resp.GetContainerId(), id, req.GetConfig()) {
+	setID(resp.GetContainerId())
+	if noPlugins && h.storeIfNoPlugins(resp.GetContainerId(), id, req.GetConfig()) {
 		return resp, nil
 	}
-	if unasked { // a plugin connected in the meantime
-		done = h.journal.write(begins)
+	if noPlugins { // a plugin connected in the meantime
+		done = h.journal.write(entry)
 	}
 	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
@@ -66,8 +67,9 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 	return resp, nil
 }
 
-// storeIfNoPlugins stores a new container if no plugin is connected. A plugin that connects later gets the container
-// at its synchronisation, which waits until the container is stored.
+// storeIfNoPlugins stores a new container if no plugin is connected. It returns false if a plugin is connected. A
+// plugin that connects later gets the container with NRI's Synchronize request, which waits until the container is
+// stored.
 func (h *Host) storeIfNoPlugins(id, pod string, c *cri.ContainerConfig) bool {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
@@ -80,7 +82,8 @@ func (h *Host) storeIfNoPlugins(id, pod string, c *cri.ContainerConfig) bool {
 	return true
 }
 
-// adjustAfterCreation asks plugins about a container that the runtime has created, and applies their adjustments.
+// adjustAfterCreation asks plugins about a container that the runtime has created, and applies the adjustments of the
+// plugins.
 func (h *Host) adjustAfterCreation(ctx context.Context, id string, p *api.PodSandbox) error {
 	c, err := h.containerMessage(ctx, id, p.GetId())
 	if err != nil {
@@ -113,27 +116,27 @@ func (h *Host) adjustAfterCreation(ctx context.Context, id string, p *api.PodSan
 	return nil
 }
 
-// applyAdjustment applies an adjustment to a created container. It sends resources through the agent, and writes all
-// other parts into the spec that the runtime stores. It returns the adjusted container, in the form that later events
-// send to plugins.
+// applyAdjustment applies an adjustment to a created container. It sends the resources that the CRI can update through
+// the CRI proxy. It writes all other fields into the OCI spec that the runtime stores. It returns the NRI message about
+// the adjusted container, which plugins get with later events.
 func (h *Host) applyAdjustment(ctx context.Context, c *api.Container, a *api.ContainerAdjustment) (*api.Container, error) {
 	if isEmptyAdjustment(a) {
 		return c, nil // nothing in the stored spec changes
 	}
 	a = clone(a)
 	var unsupported []string
-	var carried *cri.LinuxContainerResources
+	var forCRI *cri.LinuxContainerResources
 	if l := a.GetLinux(); l != nil {
-		carried, l.Resources, unsupported = splitForCRI(l.Resources)
-		if l.CgroupsPath != "" { // the kubelet and the agent need the cgroup path that the runtime chose
+		forCRI, l.Resources, unsupported = splitForCRI(l.Resources)
+		if l.CgroupsPath != "" { // never changed, because the kubelet and the agent need the path that the runtime chose
 			l.CgroupsPath, unsupported = "", append(unsupported, "linux.cgroups_path")
 		}
 	}
-	if carried != nil {
-		if _, err := h.runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: c.GetId(), Linux: carried}); err != nil {
+	if forCRI != nil {
+		if _, err := h.runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: c.GetId(), Linux: forCRI}); err != nil {
 			return c, fmt.Errorf("update the resources of the container: %w", err)
 		}
-		h.reportNarrowed(ctx, c.GetId(), carried)
+		h.warnIfCPUsDiffer(ctx, c.GetId(), forCRI)
 	}
 	spec, err := h.specStore.changeSpec(ctx, c.GetId(), func(s *specs.Spec) error {
 		if unsupported = append(unsupported, nriadjust.Adjust(s, a)...); len(unsupported) > 0 && !h.opts.ReportUnsupported {
@@ -145,7 +148,7 @@ func (h *Host) applyAdjustment(ctx context.Context, c *api.Container, a *api.Con
 		return c, err
 	}
 	if len(unsupported) > 0 {
-		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Owner, c.GetId(), logkey.Field, strings.Join(unsupported, ", "))
+		h.log.Warn("the agent cannot apply some fields that NRI plugins set for a container", logkey.Container, c.GetName(), logkey.Owner, c.GetId(), logkey.Field, strings.Join(unsupported, ", "))
 	}
 	n := clone(c)
 	n.Annotations = nil
@@ -158,8 +161,8 @@ func (h *Host) applyAdjustment(ctx context.Context, c *api.Container, a *api.Con
 	return n, nil
 }
 
-// isEmptyAdjustment reports whether an adjustment changes nothing. The library returns an adjustment with empty parts
-// if no plugin changed the container.
+// isEmptyAdjustment reports whether an adjustment changes nothing. If no plugin changed the container, the NRI library
+// returns an adjustment with empty sections.
 func isEmptyAdjustment(a *api.ContainerAdjustment) bool {
 	if a == nil {
 		return true
@@ -176,9 +179,9 @@ func isEmptyAdjustment(a *api.ContainerAdjustment) bool {
 		l.Rdt = nil
 	}
 	if r := l.Resources; r != nil {
-		carried := clone(r)
-		carried.Memory, carried.Cpu = nil, nil
-		if proto.Equal(carried, &api.LinuxResources{}) && len(namesOfSetFields(r)) == 0 {
+		others := clone(r)
+		others.Memory, others.Cpu = nil, nil
+		if proto.Equal(others, &api.LinuxResources{}) && len(namesOfSetFields(r)) == 0 {
 			l.Resources = nil
 		}
 	}
@@ -195,7 +198,8 @@ func removesAnnotation(a *api.ContainerAdjustment, key string) bool {
 }
 
 // removeContainerUntilGone removes a container that a plugin refused, or that the host could not report or adjust. If
-// an attempt fails, the host tries again. If all attempts fail, the agent removes the container at its next start.
+// an attempt fails, the host tries again. After a success it calls done, which removes the journal entry of the
+// creation. If all attempts fail, the next start of the agent removes the container.
 func (h *Host) removeContainerUntilGone(ctx context.Context, id string, done func()) {
 	for range maxRemovalAttempts {
 		_, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
@@ -210,28 +214,29 @@ func (h *Host) removeContainerUntilGone(ctx context.Context, id string, done fun
 	}
 }
 
-// adjustBeforeCreation asks plugins about a container before its creation. It then sends the request with their changes
-// to the runtime. Plugins see a provisional id, because the container has no id yet.
-func (h *Host) adjustBeforeCreation(ctx context.Context, method string, req *cri.CreateContainerRequest, p *api.PodSandbox, named func(string)) (*cri.CreateContainerResponse, error) {
+// adjustBeforeCreation asks plugins about a container before its creation. It then sends the request with the plugins'
+// changes to the runtime. Plugins see a provisional id, because the container has no id yet. When the runtime has
+// reported the id, adjustBeforeCreation calls setID.
+func (h *Host) adjustBeforeCreation(ctx context.Context, method string, req *cri.CreateContainerRequest, p *api.PodSandbox, setID func(string)) (*cri.CreateContainerResponse, error) {
 	c := containerOfConfig(req.GetConfig(), p.GetId())
 	c.Id = fmt.Sprintf("creating-%d", h.provisionalIDs.Add(1))
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
 	var answer *api.CreateContainerResponse
-	asked := &api.CreateContainerRequest{Pod: clone(p), Container: clone(c)}
+	nriReq := &api.CreateContainerRequest{Pod: clone(p), Container: clone(c)}
 	err := h.askPlugins("CreateContainer", func() (err error) {
-		answer, err = h.nri.CreateContainer(ctx, asked)
+		answer, err = h.nri.CreateContainer(ctx, nriReq)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	req = proto.Clone(req).(*cri.CreateContainerRequest)
-	if unsupported := adjustConfig(req.GetConfig(), withRemovals(answer.GetAdjust(), c, asked.GetContainer())); len(unsupported) > 0 {
+	if unsupported := adjustConfig(req.GetConfig(), withRemovals(answer.GetAdjust(), c, nriReq.GetContainer())); len(unsupported) > 0 {
 		if !h.opts.ReportUnsupported {
 			return nil, status.Errorf(codes.FailedPrecondition, "apply the adjustment of NRI plugins to container %s: the CRI has no field for %s", c.GetName(), strings.Join(unsupported, ", "))
 		}
-		h.log.Warn("the agent cannot apply a part of what NRI plugins request for a container", logkey.Container, c.GetName(), logkey.Field, strings.Join(unsupported, ", "))
+		h.log.Warn("the agent cannot apply some fields that NRI plugins set for a container", logkey.Container, c.GetName(), logkey.Field, strings.Join(unsupported, ", "))
 	}
 	resp, err := invoke[cri.CreateContainerResponse](ctx, h, method, req)
 	if err != nil {
@@ -240,7 +245,7 @@ func (h *Host) adjustBeforeCreation(ctx context.Context, method string, req *cri
 		})
 		return nil, err
 	}
-	named(resp.GetContainerId())
+	setID(resp.GetContainerId())
 	c = containerOfConfig(req.GetConfig(), p.GetId())
 	c.Id = resp.GetContainerId()
 	h.objects.addContainer(c)

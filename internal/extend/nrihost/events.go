@@ -13,30 +13,31 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// nriCalls are the CRI calls that correspond to NRI events.
+// nriCalls has the handlers of the CRI methods that correspond to NRI events.
 var nriCalls = map[string]*handler{
-	"RunPodSandbox":             waitsForOpen(typedHandler((*Host).runPod)),
+	"RunPodSandbox":             afterOpening(typedHandler((*Host).runPod)),
 	"UpdatePodSandboxResources": typedHandler((*Host).updatePod),
 	"StopPodSandbox":            typedHandler((*Host).stopPod),
 	"RemovePodSandbox":          typedHandler((*Host).removePodSandbox),
-	"CreateContainer":           waitsForOpen(typedHandler((*Host).createContainer)),
+	"CreateContainer":           afterOpening(typedHandler((*Host).createContainer)),
 	"StartContainer":            typedHandler((*Host).startContainer),
 	"UpdateContainerResources":  typedHandler((*Host).updateContainer),
 	"StopContainer":             typedHandler((*Host).stopContainer),
 	"RemoveContainer":           typedHandler((*Host).removeContainer),
 }
 
-// waitsForOpen makes a creation wait while the host opens, because the host does not know the running containers before
-// it has opened.
-func waitsForOpen(to *handler) *handler {
+// afterOpening returns a handler that waits while the host opens, and then calls the handler next. The reason is that
+// the host does not know the running containers before it has opened. If the host could not open, the handler refuses
+// the call or forwards it to the runtime (Options.FailClosed).
+func afterOpening(next *handler) *handler {
 	return &handler{beforeOpen: true, serve: func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error) {
 		h.openingMutex.RLock()
 		defer h.openingMutex.RUnlock()
 		switch {
 		case h.serving.Load():
-			return to.serve(h, ctx, method, req)
+			return next.serve(h, ctx, method, req)
 		case h.opts.FailClosed:
-			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now, and failurePolicy.agent: fail forbids to create a container or pod without them")
+			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now; with failurePolicy.agent: fail, it refuses to create a container or pod without NRI plugins")
 		}
 		return h.forward(ctx, method, req)
 	}}
@@ -48,10 +49,12 @@ func withoutCancel(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), followUpTimeout)
 }
 
-// followUpTimeout limits the time for the host's work after the runtime has answered a call, and the delay of an event.
+// followUpTimeout limits the time for the host's work after the runtime has answered a call. It also limits how long
+// the host delays a runtime event about a hidden container or pod.
 const followUpTimeout = 2 * time.Minute
 
-// askPlugins calls f, which sends one event to plugins. An error names the plugin that failed.
+// askPlugins calls f, which sends one NRI event to the plugins and waits for the answers. An error of askPlugins names
+// the plugin that failed.
 func (h *Host) askPlugins(event string, f func() error) error {
 	h.eventMutex.Lock()
 	defer h.eventMutex.Unlock()
@@ -66,20 +69,21 @@ func (h *Host) askPlugins(event string, f func() error) error {
 	return status.Errorf(codes.FailedPrecondition, "NRI plugins failed at %s: %v", event, err)
 }
 
-// notify calls f, which sends a past event to plugins, and logs an error of a plugin.
+// notify calls f, which sends plugins an NRI event that has already happened. If a plugin returns an error, notify logs
+// the error.
 func (h *Host) notify(event, id string, f func() error) {
 	if err := h.askPlugins(event, f); err != nil {
 		h.log.Warn("an NRI plugin returned an error for an event that cannot be refused", logkey.Event, event, logkey.Owner, id, logkey.Err, err)
 	}
 }
 
-// notifyContainerStopped reports to plugins that a container has stopped, and applies their updates. It reports each
-// stop only once.
+// notifyContainerStopped reports to plugins that a container has stopped, and applies the updates that the plugins
+// request. It reports each stop only once.
 func (h *Host) notifyContainerStopped(ctx context.Context, id string) {
 	if h.objects.isReported(id, stoppedField) {
 		return
 	}
-	s, _ := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id}) // nil if the runtime has removed it
+	s, _ := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id}) // s is nil if the runtime has removed the container
 	block := h.nri.BlockPluginSync()
 	if !h.objects.markReported(id, stoppedField) {
 		block.Unblock()
@@ -87,7 +91,7 @@ func (h *Host) notifyContainerStopped(ctx context.Context, id string) {
 	}
 	h.objects.changeContainer(id, func(c *api.Container) {
 		c.State, c.Pid = api.ContainerState_CONTAINER_STOPPED, 0
-		setTimes(c, s.GetStatus())
+		setTimesAndExit(c, s.GetStatus())
 	})
 	c, p := h.objects.container(id)
 	var updates []*api.ContainerUpdate
@@ -102,9 +106,9 @@ func (h *Host) notifyContainerStopped(ctx context.Context, id string) {
 	h.applyUpdates(ctx, updates)
 }
 
-// notifyContainerRemoved reports to plugins that a container is removed. It reports each removal only once. Before
-// the removal it reports a stop, like containerd's NRI, even if the container never ran, so that plugins release the
-// resources.
+// notifyContainerRemoved reports to plugins that a container is removed. It reports each removal only once. Before the
+// removal it reports a stop, even if the container never ran, so that plugins release the container's resources.
+// Containerd's NRI does the same.
 func (h *Host) notifyContainerRemoved(ctx context.Context, id string) {
 	h.notifyContainerStopped(ctx, id)
 	block := h.nri.BlockPluginSync()
@@ -141,7 +145,7 @@ func (h *Host) notifyPodRemoved(ctx context.Context, id string) {
 	h.notify("RemovePodSandbox", id, func() error { return h.nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: p}) })
 }
 
-// notReady returns the error of a call for a pod about which plugins have not answered yet.
+// notReady returns the error for a call about a pod while plugins have not answered about the pod yet.
 func notReady(id string) error {
 	return status.Error(codes.NotFound, fmt.Sprintf("pod sandbox %q is not ready: the agent waits for the answers of NRI plugins", id))
 }

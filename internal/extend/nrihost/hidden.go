@@ -11,24 +11,27 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// hiddenObjects are the pods and containers that the host hides from callers until plugins have answered. Before the
-// runtime reports their ids, they are identified by the names in the request.
+// hiddenObjects are the pods and containers that the host hides from CRI clients until plugins have answered. Before
+// the runtime reports the id of an object, the object has only a key, which podKey or containerKey makes from the
+// request.
 type hiddenObjects struct {
 	mu     sync.Mutex               // guards all below
-	hidden map[string]*hiddenObject // by key and by id
+	hidden map[string]*hiddenObject // by key, and also by id when the runtime has reported the id
 }
 
 // hiddenObject is one hidden pod or container.
 type hiddenObject struct {
-	visible chan struct{} // closed when callers may see the object, or when it is removed
+	visible chan struct{} // closed when CRI clients may see the object, or when the object is removed
 }
 
 func newHiddenObjects() *hiddenObjects { return &hiddenObjects{hidden: map[string]*hiddenObject{}} }
 
+// podKey returns the key of a pod.
 func podKey(m *cri.PodSandboxMetadata) string {
 	return fmt.Sprintf("pod %s/%s/%s/%d", m.GetNamespace(), m.GetName(), m.GetUid(), m.GetAttempt())
 }
 
+// containerKey returns the key of a container, whose pod has the sandbox id pod.
 func containerKey(pod string, m *cri.ContainerMetadata) string {
 	return fmt.Sprintf("%s%s/%d", containersOf(pod), m.GetName(), m.GetAttempt())
 }
@@ -36,9 +39,10 @@ func containerKey(pod string, m *cri.ContainerMetadata) string {
 // containersOf returns the prefix of the keys of all containers of a pod.
 func containersOf(pod string) string { return "container " + pod + "/" }
 
-// hide hides the object with a key. The caller calls named when the runtime has reported the object's id, and reveal to
-// make the object visible. ok is false if the object is hidden already, because a caller repeated its call.
-func (v *hiddenObjects) hide(key string) (named func(id string), reveal func(), ok bool) {
+// hide hides the object with a key. It returns two functions: setID must be called when the runtime has reported the
+// object's id, and reveal makes the object visible. The result ok is false if the object is hidden already, because a
+// CRI client repeated its call.
+func (v *hiddenObjects) hide(key string) (setID func(id string), reveal func(), ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.hidden[key] != nil {
@@ -46,13 +50,13 @@ func (v *hiddenObjects) hide(key string) (named func(id string), reveal func(), 
 	}
 	one, keys := &hiddenObject{visible: make(chan struct{})}, []string{key}
 	v.hidden[key] = one
-	named = func(id string) {
+	setID = func(id string) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.hidden[id] = one
 		keys = append(keys, id)
 	}
-	return named, sync.OnceFunc(func() {
+	return setID, sync.OnceFunc(func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		for _, k := range keys {
@@ -68,16 +72,17 @@ func (v *hiddenObjects) hasHidden() bool {
 	return len(v.hidden) > 0
 }
 
+// hides reports whether one of the keys or ids belongs to a hidden object.
 func (v *hiddenObjects) hides(keys ...string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.ContainsFunc(keys, func(k string) bool { return v.hidden[k] != nil })
 }
 
-// awaitVisible waits until the object with a key or id is not hidden any more.
-func (v *hiddenObjects) awaitVisible(ctx context.Context, key string) {
+// awaitVisible waits until the object with a key or id is not hidden any more, or until ctx ends.
+func (v *hiddenObjects) awaitVisible(ctx context.Context, keyOrID string) {
 	v.mu.Lock()
-	one := v.hidden[key]
+	one := v.hidden[keyOrID]
 	v.mu.Unlock()
 	if one == nil {
 		return
@@ -88,7 +93,8 @@ func (v *hiddenObjects) awaitVisible(ctx context.Context, key string) {
 	}
 }
 
-// awaitContainers waits until the containers of a pod that are hidden now are not hidden any more.
+// awaitContainers waits for the containers of a pod that are hidden at the time of the call. It returns when none of
+// them is hidden any more, or when ctx ends.
 func (v *hiddenObjects) awaitContainers(ctx context.Context, pod string) {
 	v.mu.Lock()
 	var keys []string
@@ -103,10 +109,11 @@ func (v *hiddenObjects) awaitContainers(ctx context.Context, pod string) {
 	}
 }
 
-// unknownIDRequest is a request with an id that no runtime assigns. All methods in requestObjectIDs accept the request,
-// because container_id and pod_sandbox_id are field 1 of their requests.
+// unknownIDRequest is an encoded request with an id that no runtime assigns. It is valid for all methods in
+// requestObjectIDs, because field 1 of each request is container_id or pod_sandbox_id.
 var unknownIDRequest = mustEncode(proto.Marshal(&cri.ContainerStatusRequest{ContainerId: "hidden-until-nri-plugins-have-answered"}))
 
+// mustEncode returns the result of proto.Marshal, and panics at an error.
 func mustEncode(b []byte, err error) []byte {
 	if err != nil {
 		panic(err)
@@ -114,8 +121,8 @@ func mustEncode(b []byte, err error) []byte {
 	return b
 }
 
-// requestObjectIDs has, for each forwarded method about one pod or container, the function that returns the id in a
-// request.
+// requestObjectIDs has the forwarded methods that are about one pod or container. The function of a method returns the
+// id of the pod or container in an encoded request.
 var requestObjectIDs = map[string]func([]byte) string{
 	"PodSandboxStatus": firstStringField, "ContainerStatus": firstStringField, "ContainerStats": firstStringField, "PodSandboxStats": firstStringField,
 	"ExecSync": firstStringField, "Exec": firstStringField, "Attach": firstStringField, "PortForward": firstStringField, "ReopenContainerLog": firstStringField, "CheckpointContainer": firstStringField,
@@ -130,8 +137,9 @@ func firstStringField(b []byte) string {
 	return req.GetContainerId()
 }
 
-// answerFilters has, for each method that lists objects or streams events, the function that removes or delays the
-// parts of an answer about hidden objects.
+// answerFilters has the methods that list objects or stream events. The function of a method gets an encoded answer,
+// and returns the answer without hidden objects. For an event it waits instead, and returns nil if the caller must drop
+// the event.
 var answerFilters = map[string]func(*Host, []byte) []byte{
 	"ListPodSandbox": newAnswerFilter(func(v *hiddenObjects, r *cri.ListPodSandboxResponse) {
 		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
@@ -156,16 +164,20 @@ var answerFilters = map[string]func(*Host, []byte) []byte{
 	"GetContainerEvents":    delayEvent,
 }
 
+// hideContainerStats removes the entries of hidden containers from an answer.
 func hideContainerStats(v *hiddenObjects, r *cri.ListContainerStatsResponse) {
 	r.Stats = slices.DeleteFunc(r.Stats, func(s *cri.ContainerStats) bool { return v.hides(s.GetAttributes().GetId()) })
 }
 
+// hidePodStats removes the entries of hidden pods from an answer.
 func hidePodStats(v *hiddenObjects, r *cri.ListPodSandboxStatsResponse) {
 	r.Stats = slices.DeleteFunc(r.Stats, func(s *cri.PodSandboxStats) bool {
 		return v.hides(s.GetAttributes().GetId(), podKey(s.GetAttributes().GetMetadata()))
 	})
 }
 
+// newAnswerFilter returns a function for answerFilters that decodes an answer, calls hide, and encodes the changed
+// answer.
 func newAnswerFilter[A any, P interface {
 	*A
 	proto.Message
@@ -184,8 +196,9 @@ func newAnswerFilter[A any, P interface {
 	}
 }
 
-// delayEvent delays an event until its object is visible. Later events wait, so that the order of events does not
-// change. If the pod or container is removed before it becomes visible, delayEvent drops the event.
+// delayEvent delays a runtime event until the event's pod and container are visible. Later events of the stream also
+// wait, so that the order of events does not change. If the pod or container is removed before it becomes visible,
+// delayEvent returns nil, and the caller drops the event.
 func delayEvent(h *Host, b []byte) []byte {
 	e := &cri.ContainerEventResponse{}
 	if proto.Unmarshal(b, e) != nil {

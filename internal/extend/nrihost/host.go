@@ -22,37 +22,38 @@ import (
 	"github.com/trimtab/trimtab/internal/socket"
 )
 
-// Validator is the configuration of the library's default validator.
+// Validator is the configuration of the NRI library's default validator.
 type Validator = validator.DefaultValidatorConfig
 
 // Options configure a Host. Socket, RuntimeSocket and Log are required.
 type Options struct {
-	Socket           string // the socket for plugins; the lock file and a private directory are beside it
+	Socket           string // the socket for plugins; a lock file and a private directory are beside the socket
 	PluginPath       string // the directory of pre-installed plugins
-	PluginConfigPath string
+	PluginConfigPath string // the directory of the configuration files of pre-installed plugins
 	// RegistrationTimeout and RequestTimeout limit the time that a plugin may take for its registration and for one
-	// request. The NRI library has global variables for both, so all hosts of a process use the values of the last
-	// host. 0 means the library's default.
+	// request. The NRI library has global variables for both timeouts, so all hosts of a process use the values of the
+	// host that was opened last. 0 leaves the library's value unchanged.
 	RegistrationTimeout, RequestTimeout time.Duration
-	DisableConnections                  bool // only pre-installed plugins run
-	Validator                           *Validator
-	// ReportUnsupported means that the host logs the parts of an adjustment that it cannot apply, and continues the
-	// creation without them. Otherwise the creation fails.
+	DisableConnections                  bool       // there is no socket for plugins; only pre-installed plugins run
+	Validator                           *Validator // nil means no validator
+	// ReportUnsupported means that the host logs the fields of an adjustment that it cannot apply, and creates the
+	// container without these fields. Otherwise the creation fails.
 	ReportUnsupported bool
-	// FailClosed refuses creations while the host does not run (failurePolicy.agent).
+	// FailClosed means that the host refuses creations of pods and containers while it does not serve plugins
+	// (failurePolicy.agent: fail). Otherwise it forwards the creations to the runtime.
 	FailClosed       bool
-	JournalDirectory string // the directory of the journal; "" means no journal
-	RuntimeSocket    string // the runtime's socket
-	Dial             socket.Dialer
+	JournalDirectory string        // the directory of the journal; "" means no journal
+	RuntimeSocket    string        // the path of the runtime's socket
+	Dial             socket.Dialer // connects to RuntimeSocket; nil means package net
 	Log              *slog.Logger
-	// Recorder counts events for metrics; nil for no metrics.
+	// Recorder counts the requests to plugins for metrics; nil means no metrics.
 	Recorder Recorder
-	// PollInterval is the interval at which the host lists the runtime's containers to find containers that ended by
-	// themselves. The default is 1 s.
+	// PollInterval is the interval at which the host lists the runtime's containers, to find containers that ended
+	// without a CRI call. The default is 1 s.
 	PollInterval time.Duration
 }
 
-// Host is the NRI host: it serves NRI to plugins, in front of a CRI proxy.
+// Host is the NRI host. It serves NRI to plugins, and serves CRI clients in front of the agent's CRI proxy.
 type Host struct {
 	opts    Options
 	log     *slog.Logger
@@ -63,22 +64,22 @@ type Host struct {
 
 	serving          atomic.Bool   // the host serves plugins
 	provisionalIDs   atomic.Uint64 // the last provisional id of a container
-	interceptedCalls atomic.Int64  // the number of running calls of methods in nriCalls
+	interceptedCalls atomic.Int64  // the number of running CRI calls whose methods are in nriCalls
 	openingMutex     sync.RWMutex  // locked for reading by creations, and for writing while the host opens
-	eventMutex       sync.Mutex    // held during each event, so that an error can name the plugin that failed
+	eventMutex       sync.Mutex    // held during each NRI event, so that an error can name the plugin that failed
 
 	mu            sync.Mutex // guards server, stopCalled and notServingErr
 	server        *grpc.Server
 	stopCalled    bool  // Stop was called
 	notServingErr error // the reason why the host does not serve plugins
 
-	// Serve sets runtime and runtimeConn. open sets the other fields before serving becomes true.
+	// The method Serve sets runtime and runtimeConn. The method open sets the other fields before serving becomes true.
 	nri            *adaptation.Adaptation
-	hasOwnPlugins  bool // see Options.hasOwnPlugins
+	hasOwnPlugins  bool // there may be pre-installed plugins, or the library's validator
 	pluginListener *pluginListener
-	runtime        cri.RuntimeServiceClient
-	runtimeConn    *grpc.ClientConn
-	specStore      *specStore // nil if the host cannot change the runtime's stored specs
+	runtime        cri.RuntimeServiceClient // reaches the runtime through the CRI proxy
+	runtimeConn    *grpc.ClientConn         // the connection of runtime
+	specStore      *specStore               // nil if the host cannot change the runtime's stored specs
 }
 
 // New returns a Host. Serve starts it.
@@ -93,8 +94,8 @@ func New(o Options) *Host {
 	}
 }
 
-// Serve serves CRI calls on the listener until the listener closes. It serves plugins until Stop is called. dial
-// connects to the CRI proxy. Serve may be called only once.
+// Serve serves CRI calls on the listener until the listener closes. It serves plugins until Stop is called. It calls
+// the function dial to connect to the CRI proxy. Serve may be called only once.
 func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Context) (net.Conn, error)) error {
 	conn, err := grpc.NewClient("passthrough:///trimtab", clientOptions(dial)...)
 	if err != nil {
@@ -122,15 +123,15 @@ func (h *Host) Serve(ctx context.Context, l net.Listener, dial func(context.Cont
 	return err
 }
 
-// Stop waits for running calls, and then closes the connections of plugins. It waits at most for the duration grace for
-// calls that it only forwards, and at most for the duration most for intercepted calls (nriCalls).
-func (h *Host) Stop(grace, most time.Duration) {
+// Stop waits for running CRI calls, and then closes the connections of plugins. It waits at most forwardLimit for calls
+// that the host only forwards. It waits at most interceptLimit for calls about which the host asks plugins (nriCalls).
+func (h *Host) Stop(forwardLimit, interceptLimit time.Duration) {
 	h.mu.Lock()
 	server := h.server
 	h.stopCalled = true
 	h.mu.Unlock()
 	if server != nil {
-		h.drainCalls(server, grace, most)
+		h.drainCalls(server, forwardLimit, interceptLimit)
 	}
 	h.close(errors.New("the agent stops"))
 	if h.runtimeConn != nil {
@@ -138,7 +139,8 @@ func (h *Host) Stop(grace, most time.Duration) {
 	}
 }
 
-func (h *Host) drainCalls(server *grpc.Server, grace, most time.Duration) {
+// drainCalls stops the server when the running calls have ended, or when the limit for them is reached.
+func (h *Host) drainCalls(server *grpc.Server, forwardLimit, interceptLimit time.Duration) {
 	begun, done := time.Now(), make(chan struct{})
 	go func() { // ends with the server
 		server.GracefulStop()
@@ -151,15 +153,15 @@ func (h *Host) drainCalls(server *grpc.Server, grace, most time.Duration) {
 		case <-done:
 			return
 		case <-poll.C:
-			if waited := time.Since(begun); waited > most || waited > grace && h.interceptedCalls.Load() == 0 {
+			if waited := time.Since(begun); waited > interceptLimit || waited > forwardLimit && h.interceptedCalls.Load() == 0 {
 				server.Stop()
 			}
 		}
 	}
 }
 
-// pollEnded polls the runtime for containers that ended without a CRI call, until ctx ends. If the host is not open, it
-// tries to open it instead.
+// pollEnded polls the runtime for containers that ended without a CRI call, until ctx ends. While the host is not open,
+// pollEnded tries to open the host instead.
 func (h *Host) pollEnded(ctx context.Context) {
 	for sleep.For(ctx, h.opts.PollInterval) {
 		if !h.serving.Load() {
@@ -174,8 +176,8 @@ func (h *Host) pollEnded(ctx context.Context) {
 	}
 }
 
-// tryOpen tries to open the host, and stores the result. It logs a success, and an error that differs from the last
-// one.
+// tryOpen tries to open the host, and stores the error or nil in notServingErr. It logs a success. It logs an error
+// only if the error differs from the stored one.
 func (h *Host) tryOpen(ctx context.Context) {
 	err := h.open(ctx)
 	h.mu.Lock()
@@ -190,8 +192,8 @@ func (h *Host) tryOpen(ctx context.Context) {
 	}
 }
 
-// open starts to serve plugins. It takes the lock, removes the pods and containers whose creation an earlier host did
-// not finish, and reads the pods and containers of the runtime. Then it accepts plugins.
+// open starts to serve plugins. It takes the lock of the socket. It removes the pods and containers whose creation an
+// earlier host did not finish. It reads the pods and containers of the runtime. Then it accepts plugins.
 func (h *Host) open(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -215,7 +217,7 @@ func (h *Host) open(ctx context.Context) (err error) {
 		return err
 	}
 	if h.nri, err = adaptation.New(version.RuntimeName, version.RuntimeVersion, h.synchronize, h.applyUnsolicited, h.adaptationOptions()...); err != nil {
-		return fmt.Errorf("make the NRI library's runtime side: %w", err)
+		return fmt.Errorf("set up the NRI library: %w", err)
 	}
 	if h.opts.RegistrationTimeout > 0 {
 		adaptation.SetPluginRegistrationTimeout(h.opts.RegistrationTimeout)
@@ -225,7 +227,7 @@ func (h *Host) open(ctx context.Context) (err error) {
 	}
 	h.hasOwnPlugins = h.opts.hasOwnPlugins()
 	if err := h.nri.Start(); err != nil {
-		return fmt.Errorf("start the NRI library's runtime side: %w", err)
+		return fmt.Errorf("start the NRI library: %w", err)
 	}
 	if err := h.pluginListener.open(); err != nil {
 		h.nri.Stop()
@@ -238,6 +240,7 @@ func (h *Host) open(ctx context.Context) (err error) {
 // openTimeout limits the time for one attempt to open the host.
 const openTimeout = 20 * time.Second
 
+// adaptationOptions returns the options of the NRI library.
 func (h *Host) adaptationOptions() []adaptation.Option {
 	o := []adaptation.Option{
 		adaptation.WithPluginPath(h.opts.PluginPath), adaptation.WithPluginConfigPath(h.opts.PluginConfigPath),
@@ -250,13 +253,14 @@ func (h *Host) adaptationOptions() []adaptation.Option {
 	return o
 }
 
-// close stops serving plugins, and closes their connections. It does not change containers.
-func (h *Host) close(why error) {
+// close stops serving plugins, and closes the connections of plugins. It does not change containers. The error reason
+// says why the host does not serve plugins any more.
+func (h *Host) close(reason error) {
 	if !h.serving.Swap(false) {
 		return
 	}
 	h.mu.Lock()
-	h.notServingErr = why
+	h.notServingErr = reason
 	h.mu.Unlock()
 	h.pluginListener.stop()
 	h.nri.Stop()
@@ -266,7 +270,7 @@ func (h *Host) close(why error) {
 	}
 }
 
-// creationOrder describes for users whether the host asks plugins before or after a creation.
+// creationOrder describes for users whether the host asks plugins before or after the runtime creates a container.
 func (h *Host) creationOrder() string {
 	if h.specStore != nil {
 		return "created, then adjusted"
@@ -274,4 +278,5 @@ func (h *Host) creationOrder() string {
 	return "adjusted, then created"
 }
 
+// privateDirectory returns the path of the directory that only root can enter, which is beside a socket.
 func privateDirectory(socket string) string { return filepath.Clean(socket) + ".d" }

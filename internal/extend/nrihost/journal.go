@@ -29,18 +29,18 @@ type journal struct {
 
 // journalEntry is one fact of the journal: a creation, or a stopped pod. Each entry is one file.
 type journalEntry struct {
-	Pod       string `json:"pod,omitempty"` // the sandbox, if the entry is a container
-	Name      string `json:"name,omitempty"`
+	Pod       string `json:"pod,omitempty"`  // the sandbox id, if the entry is the creation of a container
+	Name      string `json:"name,omitempty"` // the name of the container or pod
 	Namespace string `json:"namespace,omitempty"`
 	UID       string `json:"uid,omitempty"`
 	Attempt   uint32 `json:"attempt,omitempty"`
-	Stopped   string `json:"stopped,omitempty"` // the sandbox whose stop was reported; then all other fields are empty
+	Stopped   string `json:"stopped,omitempty"` // the id of a sandbox whose stop was reported; all other fields are then empty
 }
 
 const journalSuffix = ".json"
 
-// encode returns the text of an entry, and the path of its file without the suffix.
-func (j journal) encode(e journalEntry) (text []byte, at string, err error) {
+// encode returns the JSON text of an entry, and the path of the entry's file without the suffix.
+func (j journal) encode(e journalEntry) (text []byte, path string, err error) {
 	if text, err = json.Marshal(e); err != nil {
 		return nil, "", err
 	}
@@ -48,36 +48,36 @@ func (j journal) encode(e journalEntry) (text []byte, at string, err error) {
 	return text, filepath.Join(j.dir, hex.EncodeToString(sum[:12])), nil
 }
 
-// removeEntry removes an entry.
+// removeEntry removes an entry's file from the disk.
 func (j journal) removeEntry(e journalEntry) {
-	if _, at, err := j.encode(e); err == nil && j.dir != "" {
-		_ = os.Remove(at + journalSuffix)
+	if _, path, err := j.encode(e); err == nil && j.dir != "" {
+		_ = os.Remove(path + journalSuffix)
 	}
 }
 
-// write stores an entry. The function done removes the entry.
+// write stores an entry on disk. The returned function done removes the entry.
 func (j journal) write(e journalEntry) (done func()) {
 	if j.dir == "" {
 		return func() {}
 	}
-	text, at, err := j.encode(e)
+	text, path, err := j.encode(e)
 	if err == nil {
 		err = os.MkdirAll(j.dir, 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(at+".new", text, 0o600)
+		err = os.WriteFile(path+".new", text, 0o600)
 	}
 	if err == nil {
-		err = os.Rename(at+".new", at+journalSuffix)
+		err = os.Rename(path+".new", path+journalSuffix)
 	}
 	if err != nil {
-		j.log.Warn("the agent cannot write the NRI host's journal; if the agent crashes now, a container that plugins have not answered about may stay in the runtime", logkey.Err, err)
+		j.log.Warn("the agent cannot write the NRI host's journal; if the agent crashes now, a pod or container about which NRI plugins have not answered may stay in the runtime", logkey.Err, err)
 	}
 	return func() { j.removeEntry(e) }
 }
 
-// read returns the entries. drops has, for each entry, the function that removes it.
-func (j journal) read() (all []journalEntry, drops []func(), err error) {
+// read reads all entries from the disk. For each entry, removers has the function that removes the entry.
+func (j journal) read() (all []journalEntry, removers []func(), err error) {
 	if j.dir == "" {
 		return nil, nil, nil
 	}
@@ -91,22 +91,22 @@ func (j journal) read() (all []journalEntry, drops []func(), err error) {
 			_ = os.Remove(at) // a file that was not written completely
 			continue
 		}
-		text, err := os.ReadFile(at) //nolint:gosec // in a directory of root
+		text, err := os.ReadFile(at) //nolint:gosec // only root can write into the directory
 		var e journalEntry
 		if err != nil || json.Unmarshal(text, &e) != nil {
 			j.log.Warn("the agent cannot read a file of the NRI host's journal and removes it", logkey.File, at, logkey.Err, err)
 			_ = os.Remove(at)
 			continue
 		}
-		all, drops = append(all, e), append(drops, func() { _ = os.Remove(at) })
+		all, removers = append(all, e), append(removers, func() { _ = os.Remove(at) })
 	}
-	return all, drops, nil
+	return all, removers, nil
 }
 
-// removeUnanswered removes pods and containers that an earlier agent created, if that agent ended before plugins
-// answered about them.
+// removeUnanswered removes the pods and containers that an earlier agent created, and about which plugins had not
+// answered when that agent ended. The journal lists these pods and containers.
 func (h *Host) removeUnanswered(ctx context.Context) error {
-	all, drops, err := h.journal.read()
+	all, removers, err := h.journal.read()
 	if err != nil {
 		return err
 	}
@@ -120,13 +120,15 @@ func (h *Host) removeUnanswered(ctx context.Context) error {
 			err = h.removeUnansweredPod(ctx, e)
 		}
 		if err != nil {
-			return fmt.Errorf("remove a container or pod of an earlier agent about which NRI plugins have not answered: %w", err)
+			return fmt.Errorf("remove a pod or container from the runtime, because NRI plugins have not answered about its creation: %w", err)
 		}
-		drops[i]()
+		removers[i]()
 	}
 	return nil
 }
 
+// removeUnansweredContainer removes the container whose creation the entry is about, if the container exists and never
+// ran.
 func (h *Host) removeUnansweredContainer(ctx context.Context, e journalEntry) error {
 	l, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: e.Pod}})
 	if err != nil {
@@ -134,7 +136,7 @@ func (h *Host) removeUnansweredContainer(ctx context.Context, e journalEntry) er
 	}
 	for _, c := range l.GetContainers() {
 		if c.GetMetadata().GetName() == e.Name && c.GetMetadata().GetAttempt() == e.Attempt && c.GetState() == cri.ContainerState_CONTAINER_CREATED {
-			h.log.Info("the agent removes a container about which NRI plugins have not answered", logkey.Container, c.GetId())
+			h.log.Info("the agent removes a container from the runtime, because NRI plugins have not answered about its creation", logkey.Container, c.GetId())
 			if _, err := h.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil && status.Code(err) != codes.NotFound {
 				return err
 			}
@@ -143,6 +145,7 @@ func (h *Host) removeUnansweredContainer(ctx context.Context, e journalEntry) er
 	return nil
 }
 
+// removeUnansweredPod removes the pod whose creation the entry is about, if the pod exists.
 func (h *Host) removeUnansweredPod(ctx context.Context, e journalEntry) error {
 	l, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
@@ -151,7 +154,7 @@ func (h *Host) removeUnansweredPod(ctx context.Context, e journalEntry) error {
 	for _, p := range l.GetItems() {
 		m := p.GetMetadata()
 		if m.GetName() == e.Name && m.GetNamespace() == e.Namespace && m.GetUid() == e.UID && m.GetAttempt() == e.Attempt {
-			h.log.Info("the agent removes a pod about which NRI plugins have not answered", logkey.Pod, e.Name, logkey.Namespace, e.Namespace)
+			h.log.Info("the agent removes a pod from the runtime, because NRI plugins have not answered about its creation", logkey.Pod, e.Name, logkey.Namespace, e.Namespace)
 			if err := h.removePod(ctx, p.GetId()); err != nil {
 				return err
 			}

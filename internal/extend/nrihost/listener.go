@@ -19,20 +19,22 @@ import (
 )
 
 const (
-	// maxConnections limits the plugins that are connected at the same time.
+	// maxConnections limits the open connections of the listener. A connected plugin has two of them: its own, and the
+	// connection to the NRI library's socket.
 	maxConnections = 64
-	// maxFirstMessage limits a plugin's first message, in bytes.
+	// maxFirstMessage limits the size of a plugin's first message, in bytes.
 	maxFirstMessage = 64 << 10
 	// firstMessageTimeout is the time that a client may take for its first message.
 	firstMessageTimeout = 5 * time.Second
-	// innerSocketName is the name of the library's own socket, in a directory that only root can enter.
+	// innerSocketName is the file name of the NRI library's own socket, which is in a directory that only root can
+	// enter.
 	innerSocketName = "s"
 )
 
-// pluginListener is the listener to which plugins connect. It connects a client to the library's own socket only after
-// the client's first message, which names the plugin. The library's socket is in a private directory, because the
-// library deletes any file at its path, and the umask determines the mode of the socket. A client that connects to the
-// library's socket and sends nothing would block all other clients.
+// pluginListener is the listener to which plugins connect. It connects a client to the NRI library's own socket only
+// after the client's first message, which names the plugin. The reason is that a client that sends nothing blocks all
+// other clients of the library's socket. The library's socket is in a private directory. The reasons are that the
+// library deletes any file at the path of the socket, and that the umask determines the mode of the socket.
 type pluginListener struct {
 	opts       Options
 	plugins    *plugins
@@ -41,23 +43,23 @@ type pluginListener struct {
 	goroutines sync.WaitGroup
 
 	mu       sync.Mutex            // guards all below
-	conns    map[net.Conn]struct{} // the connections of plugins and other clients
-	shutDown bool
+	conns    map[net.Conn]struct{} // the connections of clients, and the connections to the library's socket
+	shutDown bool                  // the method stop was called
 }
 
-// newPluginListener makes the listener, and takes the lock of its socket. It does not listen yet.
+// newPluginListener makes a listener, and takes the lock of the socket Options.Socket. It does not listen yet.
 func newPluginListener(o Options, p *plugins) (*pluginListener, error) {
 	d := &pluginListener{opts: o, plugins: p, conns: map[net.Conn]struct{}{}}
-	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o755); err != nil { //nolint:gosec // the socket itself is root's
+	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o755); err != nil { //nolint:gosec // only root can connect to the socket in it
 		return nil, fmt.Errorf("create the directory of nriHost.socket %s: %w", o.Socket, err)
 	}
 	var err error
 	if d.lockFile, err = os.OpenFile(o.Socket+".lock", os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600); err != nil {
 		return nil, fmt.Errorf("open the lock file of nriHost.socket %s: %w", o.Socket, err)
 	}
-	if err := unix.Flock(int(d.lockFile.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a descriptor
+	if err := unix.Flock(int(d.lockFile.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a file descriptor fits into an int
 		_ = d.lockFile.Close()
-		return nil, fmt.Errorf("lock %s.lock, which another process holds: %w", o.Socket, err)
+		return nil, fmt.Errorf("lock the file %s.lock, whose lock another process holds: %w", o.Socket, err)
 	}
 	if err := d.removeLeftovers(); err != nil {
 		_ = d.lockFile.Close()
@@ -67,7 +69,7 @@ func newPluginListener(o Options, p *plugins) (*pluginListener, error) {
 }
 
 // removeLeftovers removes the socket and the private directory of an earlier host, and makes a new private directory.
-// If another process serves the socket, it returns an error.
+// If another process serves the socket, removeLeftovers returns an error.
 func (d *pluginListener) removeLeftovers() error {
 	if d.opts.DisableConnections {
 		return nil
@@ -82,11 +84,11 @@ func (d *pluginListener) removeLeftovers() error {
 			return fmt.Errorf("nriHost.socket %s is served by another process, such as a runtime with NRI; set another socket or disable NRI in that process", d.opts.Socket)
 		}
 		if err := os.Remove(d.opts.Socket); err != nil {
-			return fmt.Errorf("remove the stale NRI socket: %w", err)
+			return fmt.Errorf("remove the NRI socket of an earlier agent: %w", err)
 		}
 	}
 	if err := os.RemoveAll(privateDirectory(d.opts.Socket)); err != nil {
-		return fmt.Errorf("remove the stale directory of the NRI socket: %w", err)
+		return fmt.Errorf("remove the private directory of an earlier agent's NRI socket: %w", err)
 	}
 	if err := os.Mkdir(privateDirectory(d.opts.Socket), 0o700); err != nil {
 		return fmt.Errorf("create the private directory of the NRI socket: %w", err)
@@ -94,11 +96,12 @@ func (d *pluginListener) removeLeftovers() error {
 	return nil
 }
 
+// innerPath returns the path of the NRI library's own socket.
 func (d *pluginListener) innerPath() string {
 	return filepath.Join(privateDirectory(d.opts.Socket), innerSocketName)
 }
 
-// open starts to accept connections of plugins.
+// open starts to accept connections of plugins. It does nothing if Options.DisableConnections is set.
 func (d *pluginListener) open() error {
 	if d.opts.DisableConnections {
 		return nil
@@ -133,9 +136,10 @@ func (d *pluginListener) accept() {
 	}
 }
 
-// acceptPause is the pause after a connection that the listener could not accept.
+// acceptPause is the pause after an error of Accept.
 const acceptPause = 50 * time.Millisecond
 
+// addConn stores an open connection. It returns false if the listener has stopped or has too many connections.
 func (d *pluginListener) addConn(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,7 +150,7 @@ func (d *pluginListener) addConn(c net.Conn) bool {
 	return true
 }
 
-// isEmpty reports whether no plugin is connected or connecting.
+// isEmpty reports whether the listener has no connections, not even of a client that has not registered yet.
 func (d *pluginListener) isEmpty() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,27 +164,28 @@ func (d *pluginListener) removeConn(c net.Conn) {
 	delete(d.conns, c)
 }
 
-// connectPlugin connects a client to the library's socket. It rejects a plugin if another plugin with the same name and
-// index is connected, because the library would report conflicts between the two.
+// connectPlugin connects a client to the NRI library's socket until one of them disconnects. It rejects a plugin if
+// another plugin with the same name and index is connected, because the library reports a conflict if both plugins set
+// the same field.
 func (d *pluginListener) connectPlugin(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(firstMessageTimeout))
 	first, name, err := readRegistration(c)
 	if err != nil {
-		d.plugins.countNonPlugin(err)
-		d.opts.Log.Warn("a client of the NRI socket did not register as a plugin", logkey.Err, err)
+		d.plugins.countNonPlugin()
+		d.opts.Log.Warn("the agent disconnects a client of the NRI socket that did not register as a plugin", logkey.Err, err)
 		return
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	disconnect, ok := d.plugins.connect(name)
 	if !ok {
-		d.opts.Log.Warn("the agent rejects an NRI plugin because another plugin with its name and index is connected", logkey.Hook, name)
+		d.opts.Log.Warn("the agent rejects an NRI plugin because another plugin with the same name and index is connected", logkey.Hook, name)
 		return
 	}
 	defer disconnect()
 	to := net.Dialer{Timeout: firstMessageTimeout}
 	in, err := to.DialContext(context.Background(), "unix", d.innerPath())
 	if err != nil {
-		d.opts.Log.Error("the NRI library does not accept a plugin", logkey.Hook, name, logkey.Err, err)
+		d.opts.Log.Error("the agent cannot connect an NRI plugin to the NRI library", logkey.Hook, name, logkey.Err, err)
 		return
 	}
 	if !d.addConn(in) {
@@ -203,7 +208,7 @@ func (d *pluginListener) connectPlugin(c net.Conn) {
 	d.opts.Log.Info("an NRI plugin disconnected", logkey.Hook, name)
 }
 
-// stop stops accepting clients, and closes the open connections.
+// stop stops accepting clients, closes the open connections, and waits for the goroutines.
 func (d *pluginListener) stop() {
 	if d.listener != nil {
 		_ = d.listener.Close()
@@ -217,7 +222,7 @@ func (d *pluginListener) stop() {
 	d.goroutines.Wait()
 }
 
-// close removes the socket and releases its lock.
+// close stops the listener, removes the private directory, and releases the lock of the socket.
 func (d *pluginListener) close() {
 	d.stop()
 	if !d.opts.DisableConnections {

@@ -12,8 +12,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// verboseStatus has the parts of the JSON in a verbose status that the host reads. Containerd (1.6 to 2.x) and CRI-O
-// put this JSON under the key "info".
+// verboseStatus has the fields that the host reads from the JSON in a verbose CRI status. Containerd (1.6 to 2.x) and
+// CRI-O put this JSON under the key "info" of the status.
 type verboseStatus struct {
 	SandboxID string      `json:"sandboxID"`
 	PID       uint32      `json:"pid"`
@@ -33,7 +33,7 @@ type verboseStatus struct {
 // errNoSpec is the error for a verbose status without an OCI spec.
 var errNoSpec = errors.New("the runtime's verbose status has no OCI spec")
 
-// parseVerboseStatus parses the JSON in a verbose status.
+// parseVerboseStatus parses the JSON in the field info of a verbose CRI status.
 func parseVerboseStatus(info map[string]string) (v verboseStatus, err error) {
 	if info["info"] == "" {
 		return v, errNoSpec
@@ -44,8 +44,8 @@ func parseVerboseStatus(info map[string]string) (v verboseStatus, err error) {
 	return v, nil
 }
 
-// podMessage reads a pod's status from the runtime, and returns the message that plugins get. ready is false for a pod
-// that has stopped.
+// podMessage reads a pod's status from the runtime, and returns the NRI message about the pod. The result ready is
+// false if the pod has stopped.
 func (h *Host) podMessage(ctx context.Context, id string) (p *api.PodSandbox, ready bool, err error) {
 	s, err := h.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err != nil {
@@ -88,7 +88,9 @@ var containerStates = map[cri.ContainerState]api.ContainerState{
 	cri.ContainerState_CONTAINER_EXITED:  api.ContainerState_CONTAINER_STOPPED,
 }
 
-// containerMessage reads a container's status from the runtime, and returns the message that plugins get.
+// containerMessage reads a container's status from the runtime, and returns the NRI message about the container. If the
+// status lacks the OCI spec, containerMessage returns an error and also the message, which then lacks the spec's
+// fields.
 func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Container, error) {
 	s, err := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
@@ -100,7 +102,7 @@ func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Conta
 		Labels: st.GetLabels(), Annotations: maps.Clone(st.GetAnnotations()), Linux: &api.LinuxContainer{},
 		Image: &api.Image{Name: st.GetImage().GetImage()},
 	}
-	setTimes(c, st)
+	setTimesAndExit(c, st)
 	v, err := parseVerboseStatus(s.GetInfo())
 	if err != nil {
 		return c, err
@@ -119,8 +121,9 @@ func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Conta
 	return c, nil
 }
 
-// setTimes copies a container's times, exit code and reason from its status. It does nothing if the status is nil.
-func setTimes(c *api.Container, st *cri.ContainerStatus) {
+// setTimesAndExit copies the times, exit code, reason and status message from a container's CRI status to the container's NRI
+// message. It does nothing if the CRI status is nil.
+func setTimesAndExit(c *api.Container, st *cri.ContainerStatus) {
 	if st == nil {
 		return
 	}
@@ -128,7 +131,7 @@ func setTimes(c *api.Container, st *cri.ContainerStatus) {
 	c.ExitCode, c.StatusReason, c.StatusMessage = st.GetExitCode(), st.GetReason(), st.GetMessage()
 }
 
-// addOCISpec copies the fields of an OCI spec to a container's message.
+// addOCISpec copies the fields of an OCI spec to the NRI message about a container.
 func addOCISpec(c *api.Container, s *specs.Spec) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}

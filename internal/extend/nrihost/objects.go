@@ -9,27 +9,28 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// objectStore stores pods and containers in the form in which plugins see them.
+// objectStore stores the NRI messages about the pods and containers that plugins know.
 type objectStore struct {
-	mu   sync.Mutex // guards all below
-	pods map[string]*storedPod
-	ctrs map[string]*storedContainer
+	mu   sync.Mutex                  // guards all below
+	pods map[string]*storedPod       // by sandbox id
+	ctrs map[string]*storedContainer // by container id
 }
 
-// storedPod is a sandbox. A change replaces msg and does not modify it.
+// storedPod is a sandbox. A change of the sandbox replaces msg, and does not modify the message to which msg points.
 type storedPod struct {
 	msg             *api.PodSandbox
-	ending          bool // a caller stops or removes the pod, so no container may be created in it
+	ending          bool // a CRI client stops or removes the pod, so the host refuses new containers in the pod
 	stopReported    bool // the stop was reported to plugins
 	removalReported bool // the removal was reported to plugins
 }
 
-// storedContainer is a container. A change replaces msg and does not modify it.
+// storedContainer is a container. A change of the container replaces msg, and does not modify the message to which msg
+// points.
 type storedContainer struct {
 	msg             *api.Container
 	stopReported    bool // the stop was reported to plugins
 	removalReported bool // the removal was reported to plugins
-	// undescribed means that msg has only the data of the request for the container.
+	// undescribed means that msg has only the data of the CreateContainer request, and not of the container's status.
 	undescribed bool
 }
 
@@ -44,6 +45,7 @@ func (b *objectStore) reset() {
 	clear(b.ctrs)
 }
 
+// addPod adds a pod. If stopped is true, the pod has stopped, and its stop is not reported to plugins again.
 func (b *objectStore) addPod(p *api.PodSandbox, stopped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,20 +58,21 @@ func (b *objectStore) addContainer(c *api.Container) {
 	b.ctrs[c.GetId()] = &storedContainer{msg: c}
 }
 
-// addUndescribed adds a container whose message has only the data of the request.
+// addUndescribed adds a container whose message has only the data of the CreateContainer request.
 func (b *objectStore) addUndescribed(c *api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ctrs[c.GetId()] = &storedContainer{msg: c, undescribed: true}
 }
 
-// undescribedContainer is a container whose message has only the data of the request.
+// undescribedContainer is a container whose message has only the data of the CreateContainer request.
 type undescribedContainer struct {
-	id, pod string
+	id, pod string // the ids of the container and its sandbox
 	msg     *api.Container
 }
 
-// listUndescribed lists the containers whose messages have only the data of the request.
+// listUndescribed lists the containers whose messages have only the data of the CreateContainer request. It leaves out
+// containers whose stop or removal was reported to plugins.
 func (b *objectStore) listUndescribed() (all []undescribedContainer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,8 +84,8 @@ func (b *objectStore) listUndescribed() (all []undescribedContainer) {
 	return all
 }
 
-// replaceUndescribed replaces the message of an undescribed container, unless the stored message changed since k was
-// listed.
+// replaceUndescribed replaces the message of the undescribed container k by msg. It does nothing if the stored message
+// has changed since listUndescribed returned k.
 func (b *objectStore) replaceUndescribed(k undescribedContainer, msg *api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,6 +94,7 @@ func (b *objectStore) replaceUndescribed(k undescribedContainer, msg *api.Contai
 	}
 }
 
+// contains reports whether the store has a pod or container with an id.
 func (b *objectStore) contains(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +150,7 @@ func (b *objectStore) containers() (ids []string) {
 	return ids
 }
 
-// isRunning reports whether a container runs, and its stop was not reported to plugins yet.
+// isRunning reports whether a container runs and its stop was not reported to plugins yet.
 func (b *objectStore) isRunning(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -154,7 +158,7 @@ func (b *objectStore) isRunning(id string) bool {
 	return c != nil && !c.stopReported && c.msg.GetState() == api.ContainerState_CONTAINER_RUNNING
 }
 
-// changeContainer replaces a container by a changed copy.
+// changeContainer replaces a container's message by a copy that the function change has changed.
 func (b *objectStore) changeContainer(id string, change func(c *api.Container)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,6 +169,7 @@ func (b *objectStore) changeContainer(id string, change func(c *api.Container)) 
 	}
 }
 
+// changePod replaces a pod's message by a copy that the function change has changed.
 func (b *objectStore) changePod(id string, change func(p *api.PodSandbox)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -175,7 +180,7 @@ func (b *objectStore) changePod(id string, change func(p *api.PodSandbox)) {
 	}
 }
 
-// markEnding marks a pod that a caller stops or removes.
+// markEnding marks a pod that a CRI client stops or removes.
 func (b *objectStore) markEnding(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,7 +189,7 @@ func (b *objectStore) markEnding(id string) {
 	}
 }
 
-// isEnding reports whether a pod has stopped, or is about to.
+// isEnding reports whether a pod has stopped, or a CRI client is stopping or removing the pod.
 func (b *objectStore) isEnding(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,30 +197,31 @@ func (b *objectStore) isEnding(id string) bool {
 	return p != nil && (p.ending || p.stopReported)
 }
 
-// markReported reports whether an event of an object was not reported to plugins yet, and marks it as reported. flag
-// returns the field that has the mark.
-func (b *objectStore) markReported(id string, flag func(c *storedContainer, p *storedPod) *bool) bool {
+// markReported marks an event of an object as reported to plugins. It returns true only for the first call, and false
+// if the store does not have the object. The function fieldOf returns the field that stores the mark.
+func (b *objectStore) markReported(id string, fieldOf func(c *storedContainer, p *storedPod) *bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, p := b.ctrs[id], b.pods[id]
 	if c == nil && p == nil {
 		return false
 	}
-	reported := flag(c, p)
-	first := !*reported
+	reported := fieldOf(c, p)
+	isFirst := !*reported
 	*reported = true
-	return first
+	return isFirst
 }
 
-// isReported reports whether an event of an object was reported to plugins. It is true if the store does not have the
-// object.
-func (b *objectStore) isReported(id string, flag func(c *storedContainer, p *storedPod) *bool) bool {
+// isReported reports whether an event of an object was reported to plugins. It returns true if the store does not have
+// the object. The function fieldOf returns the field that stores the mark.
+func (b *objectStore) isReported(id string, fieldOf func(c *storedContainer, p *storedPod) *bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c, p := b.ctrs[id], b.pods[id]
-	return c == nil && p == nil || *flag(c, p)
+	return c == nil && p == nil || *fieldOf(c, p)
 }
 
+// stoppedField returns the field stopReported of the object that is not nil.
 func stoppedField(c *storedContainer, p *storedPod) *bool {
 	if c != nil {
 		return &c.stopReported
@@ -223,6 +229,7 @@ func stoppedField(c *storedContainer, p *storedPod) *bool {
 	return &p.stopReported
 }
 
+// removedField returns the field removalReported of the object that is not nil.
 func removedField(c *storedContainer, p *storedPod) *bool {
 	if c != nil {
 		return &c.removalReported
@@ -247,7 +254,7 @@ func (b *objectStore) remove(id string) {
 }
 
 // objectsForSync returns the pods and containers that Synchronize sends to a plugin, sorted by id. It leaves out pods
-// that have stopped, with their containers, and objects whose stop or removal was reported already.
+// and containers whose stop or removal was reported to plugins. It also leaves out the containers of these pods.
 func (b *objectStore) objectsForSync() (pods []*api.PodSandbox, ctrs []*api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

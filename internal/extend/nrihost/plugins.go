@@ -14,29 +14,30 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Recorder counts requests to plugins, for metrics. Its method must not block. The host limits the number of plugin
-// names.
+// Recorder counts requests to plugins, for metrics. Its method must not block. The host passes only a limited number of
+// different plugin names to it.
 type Recorder interface {
-	// CountRequest counts one request to a plugin, whose operation is an NRI event.
-	CountRequest(plugin, operation string, failed bool, took time.Duration)
+	// CountRequest counts one request to a plugin. The operation is the name of the request's NRI event.
+	CountRequest(plugin, operation string, failed bool, duration time.Duration)
 }
 
 type noRecorder struct{}
 
 func (noRecorder) CountRequest(string, string, bool, time.Duration) {}
 
-// maxPlugins limits the plugins that are counted under their own names. All other plugins are counted as "other".
+// maxPlugins limits the number of plugins that are counted under their own names. All other plugins are counted under
+// the name "other".
 const maxPlugins = 64
 
 // Plugin is the state of one plugin, for users.
 type Plugin struct {
-	Name        string // index and name
-	Connected   bool   // the plugin is connected to the socket; always false for pre-installed plugins
-	Calls       uint64
-	Failed      uint64
-	Err         string // the last error
-	TotalTime   time.Duration
-	LongestTime time.Duration
+	Name        string        // index and name, such as "10-cpus"
+	Connected   bool          // the plugin is connected to the socket; always false for pre-installed plugins
+	Calls       uint64        // the number of requests to the plugin
+	Failed      uint64        // the number of requests that failed
+	Err         string        // the error of the last failed request
+	TotalTime   time.Duration // the sum of the durations of all requests
+	LongestTime time.Duration // the duration of the longest request
 	// FieldsSet lists the fields of containers that the plugin has set or removed, sorted, such as
 	// "linux.resources.cpu.shares".
 	FieldsSet []string
@@ -48,18 +49,17 @@ type Plugin struct {
 type plugins struct {
 	recorder Recorder
 
-	mu              sync.Mutex // guards all below
-	byName          map[string]*Plugin
-	failedPlugin    string // the last plugin whose request failed since resetFailedPlugin was called
-	rejectedClients uint64 // the number of clients that the listener rejected
-	lastClientError string // the error of the last client that was not a plugin
+	mu              sync.Mutex         // guards all below
+	byName          map[string]*Plugin // by Plugin.Name
+	failedPlugin    string             // the last plugin whose request failed since the last call of resetFailedPlugin
+	rejectedClients uint64             // the number of clients that the listener rejected
 }
 
 var _ adaptation.Metrics = (*plugins)(nil)
 
 func newPlugins(r Recorder) *plugins { return &plugins{recorder: r, byName: map[string]*Plugin{}} }
 
-// pluginLocked returns the state of a plugin, and makes it if it is missing. The caller holds mu.
+// pluginLocked returns the state of a plugin. If there is no state, it makes a new one. The caller holds mu.
 func (p *plugins) pluginLocked(name string) *Plugin {
 	if one := p.byName[name]; one != nil {
 		return one
@@ -80,8 +80,8 @@ func (p *plugins) pluginLocked(name string) *Plugin {
 	return one
 }
 
-// connect marks a plugin as connected, and disconnect marks it as disconnected. ok is false if a plugin with that name
-// is already connected.
+// connect marks a plugin as connected. The returned function disconnect marks the plugin as disconnected. The result ok
+// is false if a plugin with the same name is already connected.
 func (p *plugins) connect(name string) (disconnect func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,15 +98,14 @@ func (p *plugins) connect(name string) (disconnect func(), ok bool) {
 	}, true
 }
 
-// countNonPlugin counts a client that is not a plugin.
-func (p *plugins) countNonPlugin(err error) {
+// countNonPlugin counts a rejected client that did not register as a plugin.
+func (p *plugins) countNonPlugin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rejectedClients++
-	p.lastClientError = err.Error()
 }
 
-// RecordPluginInvocation counts a request.
+// RecordPluginInvocation counts a request to a plugin.
 func (p *plugins) RecordPluginInvocation(name, operation string, err error) {
 	p.mu.Lock()
 	one := p.pluginLocked(name)
@@ -116,22 +115,23 @@ func (p *plugins) RecordPluginInvocation(name, operation string, err error) {
 		one.Err = err.Error()
 		p.failedPlugin = name
 	}
-	shown, took := one.Name, one.lastTime
+	shown, duration := one.Name, one.lastTime
 	p.mu.Unlock()
-	p.recorder.CountRequest(shown, operation, err != nil, took)
+	p.recorder.CountRequest(shown, operation, err != nil, duration)
 }
 
-// RecordPluginLatency adds the duration of a request. The library calls it before RecordPluginInvocation.
-func (p *plugins) RecordPluginLatency(name, _ string, took time.Duration) {
+// RecordPluginLatency adds the duration of a request to the plugin's state. For each request, the NRI library calls it
+// before RecordPluginInvocation.
+func (p *plugins) RecordPluginLatency(name, _ string, duration time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.pluginLocked(name)
-	one.lastTime = took
-	one.TotalTime += took
-	one.LongestTime = max(one.LongestTime, took)
+	one.lastTime = duration
+	one.TotalTime += duration
+	one.LongestTime = max(one.LongestTime, duration)
 }
 
-// RecordPluginAdjustments adds the fields that a plugin sets.
+// RecordPluginAdjustments adds the fields that a plugin sets or removes to the plugin's FieldsSet.
 func (p *plugins) RecordPluginAdjustments(name, _ string, a *adaptation.ContainerAdjustment, _, _ int) {
 	set := adjustedFields("", a.ProtoReflect(), nil)
 	p.mu.Lock()
@@ -144,8 +144,8 @@ func (p *plugins) RecordPluginAdjustments(name, _ string, a *adaptation.Containe
 	}
 }
 
-// adjustedFields appends the names of the fields that are set in an adjustment. The protocol defines these names, so
-// their number is limited.
+// adjustedFields appends to names the full names of the fields that are set in the message m. A full name begins with
+// prefix. The NRI protocol defines all names, so the number of names is limited.
 func adjustedFields(prefix string, m protoreflect.Message, names []string) []string {
 	if !m.IsValid() {
 		return names
@@ -163,15 +163,17 @@ func adjustedFields(prefix string, m protoreflect.Message, names []string) []str
 	return names
 }
 
-// UpdatePluginCount does nothing, because the listener counts connections.
+// UpdatePluginCount does nothing, because connect tracks the connected plugins.
 func (p *plugins) UpdatePluginCount(int) {}
 
+// resetFailedPlugin forgets the last plugin whose request failed.
 func (p *plugins) resetFailedPlugin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failedPlugin = ""
 }
 
+// lastFailedPlugin returns the last plugin whose request failed since resetFailedPlugin, or "".
 func (p *plugins) lastFailedPlugin() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,8 +193,8 @@ func (p *plugins) pluginStates() (all []Plugin, rejected uint64) {
 	return all, p.rejectedClients
 }
 
-// hasOwnPlugins reports whether the host may have plugins that do not connect to its socket: pre-installed plugins, or
-// the library's validator.
+// hasOwnPlugins reports whether the host may have plugins that do not connect to the host's socket. These are
+// pre-installed plugins and the NRI library's validator.
 func (o *Options) hasOwnPlugins() bool {
 	if o.Validator != nil && o.Validator.Enable {
 		return true
@@ -204,17 +206,18 @@ func (o *Options) hasOwnPlugins() bool {
 	return len(all) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// hasNoPlugins reports whether no plugin would get an event now. A plugin that connects gets no events before its
-// synchronisation.
+// hasNoPlugins reports whether no plugin gets NRI events now. A plugin that is connecting gets no events before the
+// Synchronize request.
 func (h *Host) hasNoPlugins() bool { return !h.hasOwnPlugins && h.pluginListener.isEmpty() }
 
 // State is the state of a host, for users.
 type State struct {
 	Socket        string
-	CreationOrder string // whether the host asks plugins before or after a creation; empty while it does not serve plugins
+	CreationOrder string // whether the host asks plugins before or after a creation; empty while the host does not serve plugins
 	Err           string // the reason why the host does not serve plugins
 	Plugins       []Plugin
-	// Rejected counts clients that are not plugins, and plugins whose name was already connected.
+	// Rejected counts the rejected clients: clients that did not register as plugins, and plugins while another plugin
+	// with the same name was connected.
 	Rejected uint64
 }
 

@@ -7,10 +7,10 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// withRemovals adds to an adjustment the variables and devices that plugins removed. The library's answer lacks
-// removals without a new value, although the library removes the entries from the container that it shows to the next
-// plugin (adjustEnv and adjustDevices in pkg/adaptation/result.go of NRI 0.12). before and after are this container
-// before the first plugin and after the last plugin.
+// withRemovals adds to an adjustment the removals of environment variables and devices by plugins. The NRI library's
+// answer lacks these removals, except if a plugin sets a new value. But the library removes the variable or device from
+// the container in its request for the next plugin (adjustEnv and adjustDevices in pkg/adaptation/result.go of NRI
+// 0.12). The parameters before and after are this container before the first plugin and after the last plugin.
 func withRemovals(a *api.ContainerAdjustment, before, after *api.Container) *api.ContainerAdjustment {
 	var removed api.ContainerAdjustment
 	for _, pair := range before.GetEnv() {

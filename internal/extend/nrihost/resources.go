@@ -8,7 +8,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// toNRIResources converts resources of the CRI to resources of NRI. In the CRI, 0 means unset.
+// toNRIResources converts CRI resources to NRI resources. In the CRI, a CPU or memory value of 0 means unset, so the
+// result leaves the value out.
 func toNRIResources(r *cri.LinuxContainerResources) *api.LinuxResources {
 	if r == nil {
 		return nil
@@ -35,31 +36,31 @@ func toNRIResources(r *cri.LinuxContainerResources) *api.LinuxResources {
 	return out
 }
 
-// splitForCRI splits the resources of a plugin's answer. carried has the resources that UpdateContainerResources of the
-// CRI can set, and rest has the others. A value of 0 is in rest, because 0 means unset in the CRI. CPUs and memory
-// nodes in unified become fields of the CRI, because the agent reads only these fields. unsupported has the names of
-// other cpuset files in unified, which are in neither part.
-func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources, rest *api.LinuxResources, unsupported []string) {
+// splitForCRI splits the resources of a plugin's answer. The result forCRI has the resources that the CRI method
+// UpdateContainerResources can set, and rest has all other resources. A value of 0 is in rest, because 0 means unset in
+// the CRI. The unified entries cpuset.cpus and cpuset.mems become fields of forCRI, because the agent reads only these
+// fields. All other cpuset files in unified are left out, and unsupported has their names.
+func splitForCRI(from *api.LinuxResources) (forCRI *cri.LinuxContainerResources, rest *api.LinuxResources, unsupported []string) {
 	if from == nil {
 		return nil, nil, nil
 	}
 	rest = proto.Clone(from).(*api.LinuxResources)
-	carried = &cri.LinuxContainerResources{}
+	forCRI = &cri.LinuxContainerResources{}
 	if c := rest.GetCpu(); c != nil {
-		carried.CpusetCpus, carried.CpusetMems, c.Cpus, c.Mems = c.Cpus, c.Mems, "", ""
+		forCRI.CpusetCpus, forCRI.CpusetMems, c.Cpus, c.Mems = c.Cpus, c.Mems, "", ""
 		if v := c.Shares.GetValue(); v > 0 {
-			carried.CpuShares, c.Shares = int64(v), nil //nolint:gosec // the kernel's greatest is 262144
+			forCRI.CpuShares, c.Shares = int64(v), nil //nolint:gosec // the kernel allows at most 262144
 		}
 		if v := c.Quota.GetValue(); v != 0 {
-			carried.CpuQuota, c.Quota = v, nil
+			forCRI.CpuQuota, c.Quota = v, nil
 		}
 		if v := c.Period.GetValue(); v > 0 {
-			carried.CpuPeriod, c.Period = int64(v), nil //nolint:gosec // microseconds, at most a second
+			forCRI.CpuPeriod, c.Period = int64(v), nil //nolint:gosec // microseconds, at most a second
 		}
 	}
 	if m := rest.GetMemory(); m != nil {
 		if v := m.Limit.GetValue(); v > 0 {
-			carried.MemoryLimitInBytes, m.Limit = v, nil
+			forCRI.MemoryLimitInBytes, m.Limit = v, nil
 		}
 	}
 	for key, v := range from.GetUnified() {
@@ -69,23 +70,24 @@ func splitForCRI(from *api.LinuxResources) (carried *cri.LinuxContainerResources
 		delete(rest.Unified, key)
 		switch key {
 		case "cpuset.cpus":
-			carried.CpusetCpus = v
+			forCRI.CpusetCpus = v
 		case "cpuset.mems":
-			carried.CpusetMems = v
+			forCRI.CpusetMems = v
 		default:
 			unsupported = append(unsupported, "linux.resources.unified["+key+"]")
 		}
 	}
-	if proto.Equal(carried, &cri.LinuxContainerResources{}) {
-		carried = nil
+	if proto.Equal(forCRI, &cri.LinuxContainerResources{}) {
+		forCRI = nil
 	}
 	if hasNoValue(rest) {
 		rest = nil
 	}
-	return carried, rest, unsupported
+	return forCRI, rest, unsupported
 }
 
-// hasNoValue reports whether resources have no value. The library also sends empty sections.
+// hasNoValue reports whether resources have no value. Empty sections do not count, because the NRI library also sends
+// empty CPU and memory sections.
 func hasNoValue(r *api.LinuxResources) bool {
 	n := proto.Clone(r).(*api.LinuxResources)
 	if proto.Equal(n.Cpu, &api.LinuxCPU{}) {
@@ -97,21 +99,21 @@ func hasNoValue(r *api.LinuxResources) bool {
 	return proto.Equal(n, &api.LinuxResources{})
 }
 
-// mergeResources returns the resources in under, with the values in over replacing those in under. It returns nil if
-// over and under are nil.
-func mergeResources(over, under *cri.LinuxContainerResources) *cri.LinuxContainerResources {
-	if under == nil || over == nil {
-		if over == nil {
-			return under
+// mergeResources returns the resources in base, in which the values of changes replace the values of base. It returns
+// nil if changes and base are nil.
+func mergeResources(changes, base *cri.LinuxContainerResources) *cri.LinuxContainerResources {
+	if base == nil || changes == nil {
+		if changes == nil {
+			return base
 		}
-		return over
+		return changes
 	}
-	n := proto.Clone(under).(*cri.LinuxContainerResources)
-	proto.Merge(n, over)
+	n := proto.Clone(base).(*cri.LinuxContainerResources)
+	proto.Merge(n, changes)
 	return n
 }
 
-// addResources replaces the resources in a container's message that r sets, except limits of huge pages.
+// addResources sets in the NRI message about a container the resources that r has, except the limits of huge pages.
 func addResources(c *api.Container, r *cri.LinuxContainerResources) {
 	if r == nil {
 		return
@@ -122,7 +124,7 @@ func addResources(c *api.Container, r *cri.LinuxContainerResources) {
 	if c.Linux.Resources == nil {
 		c.Linux.Resources = &api.LinuxResources{}
 	}
-	now := toNRIResources(r)
-	now.HugepageLimits = nil // merging would repeat the limits
-	proto.Merge(c.Linux.Resources, now)
+	update := toNRIResources(r)
+	update.HugepageLimits = nil // proto.Merge appends to lists, so it would repeat the limits
+	proto.Merge(c.Linux.Resources, update)
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// runPod creates a sandbox in the runtime, and hides it from callers until plugins have answered. If a plugin refuses
-// the sandbox, runPod removes it.
+// runPod creates a sandbox in the runtime, and hides the sandbox from CRI clients until plugins have answered. If a
+// plugin refuses the sandbox, runPod removes the sandbox.
 func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	m := req.GetConfig().GetMetadata()
 	if m == nil {
 		return invoke[cri.RunPodSandboxResponse](ctx, h, method, req)
 	}
-	named, reveal, ok := h.hidden.hide(podKey(m))
+	setID, reveal, ok := h.hidden.hide(podKey(m))
 	if !ok {
 		return nil, status.Errorf(codes.AlreadyExists, "a call that creates pod sandbox %s/%s is running already", m.GetNamespace(), m.GetName())
 	}
@@ -32,7 +32,7 @@ func (h *Host) runPod(ctx context.Context, method string, req *cri.RunPodSandbox
 		return nil, err
 	}
 	id := resp.GetPodSandboxId()
-	named(id)
+	setID(id)
 	ctx, cancel := withoutCancel(ctx)
 	defer cancel()
 	if err := h.askAboutPod(ctx, id); err != nil {
@@ -61,8 +61,9 @@ func (h *Host) askAboutPod(ctx context.Context, id string) error {
 	return err
 }
 
-// removePodUntilGone removes a sandbox that a plugin refused, or that the host could not report. If an attempt
-// fails, the host tries again. If all attempts fail, the agent removes the sandbox at its next start.
+// removePodUntilGone removes a sandbox that a plugin refused, or that the host could not report. If an attempt fails,
+// the host tries again. After a success it calls done, which removes the journal entry of the creation. If all attempts
+// fail, the next start of the agent removes the sandbox.
 func (h *Host) removePodUntilGone(ctx context.Context, id string, done func()) {
 	for range maxRemovalAttempts {
 		err := h.removePod(ctx, id)
@@ -77,18 +78,18 @@ func (h *Host) removePodUntilGone(ctx context.Context, id string, done func()) {
 	}
 }
 
-// maxCreationWait limits the time that the stop of a pod waits for creations of its containers.
+// maxCreationWait limits how long the stop of a pod waits for running creations of the pod's containers.
 const maxCreationWait = 30 * time.Second
 
 // maxRemovalAttempts limits the attempts to remove a pod or container that a plugin refused. removalPause is the pause
-// between them.
+// between two attempts.
 const (
 	maxRemovalAttempts = 5
 	removalPause       = 200 * time.Millisecond
 )
 
-// stopPod stops a pod. It first stops the pod's containers, because NRI reports the pod's stop after the containers
-// have stopped, and before the runtime removes the pod's network.
+// stopPod stops a pod. It first stops the pod's containers and reports the pod's stop to plugins. In NRI, plugins get
+// the pod's stop after the containers have stopped, and before the runtime removes the pod's network.
 func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	id := req.GetPodSandboxId()
 	h.hidden.awaitVisible(ctx, id)
@@ -98,13 +99,13 @@ func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandb
 	return invoke[cri.StopPodSandboxResponse](ctx, h, method, req)
 }
 
-// stopContainersOfPod stops a pod's containers, and reports the stop of the containers and of the pod to plugins.
-// Before that, it forbids new containers in the pod, and waits for running creations, so that plugins see the events of
-// these creations before the pod's stop.
+// stopContainersOfPod stops a pod's containers, and reports the stop of the containers and of the pod to plugins. It
+// first forbids new containers in the pod, and waits for running creations. So plugins see the events of these
+// creations before the pod's stop.
 func (h *Host) stopContainersOfPod(ctx context.Context, id string) {
 	h.objects.markEnding(id)
-	created, cancel := context.WithTimeout(ctx, maxCreationWait)
-	h.hidden.awaitContainers(created, id)
+	creationCtx, cancel := context.WithTimeout(ctx, maxCreationWait)
+	h.hidden.awaitContainers(creationCtx, id)
 	cancel()
 	for _, c := range h.objects.containersOf(id) {
 		if h.objects.isRunning(c) {
@@ -118,6 +119,8 @@ func (h *Host) stopContainersOfPod(ctx context.Context, id string) {
 	h.notifyPodStopped(ctx, id)
 }
 
+// removePodSandbox reports the stop and removal of a pod and its containers to plugins, and then removes the pod in the
+// runtime.
 func (h *Host) removePodSandbox(ctx context.Context, method string, req *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
 	id := req.GetPodSandboxId()
 	h.hidden.awaitVisible(ctx, id)
@@ -136,6 +139,8 @@ func (h *Host) removePodSandbox(ctx context.Context, method string, req *cri.Rem
 	return resp, err
 }
 
+// updatePod asks plugins about an update of a pod's resources, sends the update to the runtime, and reports the updated
+// pod to plugins.
 func (h *Host) updatePod(ctx context.Context, method string, req *cri.UpdatePodSandboxResourcesRequest) (*cri.UpdatePodSandboxResourcesResponse, error) {
 	id := req.GetPodSandboxId()
 	p := h.objects.pod(id)

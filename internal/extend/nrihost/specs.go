@@ -20,9 +20,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// specStore changes the OCI specs of containers that containerd stores. When a container starts, containerd's CRI makes
-// its process from the stored spec (internal/cri/server/container_start.go of 1.6 to 2.x: container.NewTask). When the
-// CRI updates the resources of a container, it also changes the stored spec.
+// specStore changes the OCI specs that containerd stores for containers. When a container starts, containerd makes the
+// container's process from the stored spec (internal/cri/server/container_start.go of 1.6 to 2.x: container.NewTask).
+// When a CRI call updates the resources of a container, containerd also changes the stored spec.
 //
 // The API is api/services/containers/v1/containers.proto of containerd. The two methods and six fields that specStore
 // uses have not changed since 1.0.
@@ -36,27 +36,28 @@ const (
 	specTimeout      = 5 * time.Second
 )
 
-// Fields of the messages of containers.proto, and of google.protobuf.Any and FieldMask.
+// The numbers of fields in the messages of containers.proto, and in google.protobuf.Any and FieldMask.
 const (
 	firstField        protowire.Number = 1 // GetContainerRequest.id, Container.id, Any.type_url, FieldMask.paths
 	responseContainer protowire.Number = 1 // GetContainerResponse.container
 	requestContainer  protowire.Number = 1 // UpdateContainerRequest.container
 	requestMask       protowire.Number = 2 // UpdateContainerRequest.update_mask
 	containerSpec     protowire.Number = 5 // Container.spec
-	anyValueField     protowire.Number = 2
+	anyValueField     protowire.Number = 2 // Any.value
 )
 
-// errMalformedSpec is the error of an answer without the field Container.spec.
+// errMalformedSpec is the error for an answer of containerd that lacks the field Container.spec.
 var errMalformedSpec = errors.New("the runtime's answer about a stored OCI spec does not have the form of containerd's API")
 
-// openSpecStore opens the runtime's store of specs. It returns nil if the agent cannot change specs of this runtime.
+// openSpecStore connects to the API with which the agent changes the OCI specs that the runtime stores. It returns nil
+// if the runtime does not have this API.
 func (h *Host) openSpecStore(ctx context.Context) *specStore {
 	conn, err := grpc.NewClient("passthrough:///containerd", clientOptions(func(ctx context.Context) (net.Conn, error) { return h.opts.Dial.Dial(ctx, h.opts.RuntimeSocket) })...)
 	if err != nil {
 		return nil
 	}
 	s := &specStore{conn: conn}
-	// No container has this id, so the error NotFound shows that the service exists.
+	// No container has this id. So a runtime that has the API returns the error NotFound, and not Unimplemented.
 	if _, err := s.getSpec(ctx, "trimtab-asks-whether-it-may"); status.Code(err) != codes.NotFound {
 		h.log.Info("the agent cannot change the OCI specs that the runtime stores, so it asks NRI plugins before the creation of a container, with a provisional id", logkey.Err, err)
 		s.close()
@@ -67,6 +68,7 @@ func (h *Host) openSpecStore(ctx context.Context) *specStore {
 
 func (s *specStore) close() { _ = s.conn.Close() }
 
+// call calls a method of the API with an encoded request, and returns the encoded answer.
 func (s *specStore) call(ctx context.Context, method string, req []byte) (resp []byte, err error) {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, namespaceKey, criNamespace), specTimeout)
 	defer cancel()
@@ -76,11 +78,11 @@ func (s *specStore) call(ctx context.Context, method string, req []byte) (resp [
 
 // storedSpec is an OCI spec in the form in which the runtime stores it.
 type storedSpec struct {
-	typeURL  string // of the Any message that has the spec
+	typeURL  string // the type URL of the Any message that has the spec
 	specJSON []byte
 }
 
-// getSpec reads the stored spec of a container.
+// getSpec reads the stored OCI spec of a container.
 func (s *specStore) getSpec(ctx context.Context, id string) (storedSpec, error) {
 	resp, err := s.call(ctx, containersGet, encodeText(id))
 	if err != nil {
@@ -94,7 +96,8 @@ func (s *specStore) getSpec(ctx context.Context, id string) (storedSpec, error) 
 	return out, nil
 }
 
-// changeSpec reads a container's spec, applies the function change to it, and writes it. It returns the changed spec.
+// changeSpec reads a container's stored OCI spec, applies the function change to the spec, and stores the result. It
+// returns the changed spec.
 func (s *specStore) changeSpec(ctx context.Context, id string, change func(*specs.Spec) error) (*specs.Spec, error) {
 	old, err := s.getSpec(ctx, id)
 	if err != nil {
@@ -131,8 +134,8 @@ func (s *specStore) changeSpec(ctx context.Context, id string, change func(*spec
 	return spec, nil
 }
 
-// mergeSpec applies the differences between before and after to a document. It keeps the parts of the document that are
-// not in before or after, such as fields of a newer OCI spec.
+// mergeSpec applies the differences between before and after to a JSON document. It keeps the keys of the document that
+// neither before nor after has, such as fields of a newer OCI spec.
 func mergeSpec(document, before, after []byte) ([]byte, error) {
 	var d, b, a any
 	for text, into := range map[*[]byte]*any{&document: &d, &before: &b, &after: &a} {
@@ -145,7 +148,8 @@ func mergeSpec(document, before, after []byte) ([]byte, error) {
 	return json.Marshal(mergeChanges(d, b, a))
 }
 
-// mergeChanges is mergeSpec for decoded JSON: d is the document, b is before, and a is after.
+// mergeChanges applies the differences between b (before) and a (after) to the decoded JSON document d, and returns the
+// result. It may change d.
 func mergeChanges(d, b, a any) any {
 	if reflect.DeepEqual(b, a) {
 		return d
@@ -167,11 +171,12 @@ func mergeChanges(d, b, a any) any {
 	return dm
 }
 
-// encodeText encodes a message that has only a text, in field 1.
+// encodeText encodes a message that has only one field: the text v, with the field number 1.
 func encodeText(v string) []byte {
 	return protowire.AppendString(protowire.AppendTag(nil, firstField, protowire.BytesType), v)
 }
 
+// appendBytes appends to b the field with the number n and the bytes v.
 func appendBytes(b []byte, n protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// loadObjects reads the runtime's pods and containers. It leaves out containers that have ended, and objects whose
-// status the runtime does not return.
+// loadObjects reads the runtime's pods and containers into the object store. It leaves out containers that have ended,
+// and pods and containers whose status the runtime does not return.
 func (h *Host) loadObjects(ctx context.Context) error {
 	h.objects.reset()
 	pods, err := h.runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
@@ -33,7 +33,7 @@ func (h *Host) loadObjects(ctx context.Context) error {
 	for _, p := range pods.GetItems() {
 		msg, ready, err := h.podMessage(ctx, p.GetId())
 		if err != nil {
-			h.log.Warn("the agent does not show NRI plugins a pod that the runtime cannot describe", logkey.Pod, p.GetId(), logkey.Err, err)
+			h.log.Warn("the agent does not report a pod to NRI plugins, because it cannot read the status of the pod from the runtime", logkey.Pod, p.GetId(), logkey.Err, err)
 			continue
 		}
 		h.objects.addPod(msg, !ready || stopped[p.GetId()])
@@ -44,7 +44,7 @@ func (h *Host) loadObjects(ctx context.Context) error {
 		}
 		msg, err := h.containerMessage(ctx, c.GetId(), c.GetPodSandboxId())
 		if msg == nil {
-			h.log.Warn("the agent does not show NRI plugins a container that the runtime cannot describe", logkey.Container, c.GetId(), logkey.Err, err)
+			h.log.Warn("the agent does not report a container to NRI plugins, because it cannot read the status of the container from the runtime", logkey.Container, c.GetId(), logkey.Err, err)
 			continue
 		}
 		h.objects.addContainer(msg)
@@ -52,30 +52,31 @@ func (h *Host) loadObjects(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// stoppedPods returns the existing pods whose stop an earlier agent reported to plugins.
-func (h *Host) stoppedPods(there []*cri.PodSandbox) (map[string]bool, error) {
-	all, drops, err := h.journal.read()
+// stoppedPods returns the ids of the existing pods whose stop an earlier agent reported to plugins. It removes the
+// journal entries of pods that do not exist any more.
+func (h *Host) stoppedPods(existing []*cri.PodSandbox) (map[string]bool, error) {
+	all, removers, err := h.journal.read()
 	stopped := map[string]bool{}
 	for i, e := range all {
 		if e.Stopped == "" {
 			continue
 		}
-		stopped[e.Stopped] = slices.ContainsFunc(there, func(p *cri.PodSandbox) bool { return p.GetId() == e.Stopped })
+		stopped[e.Stopped] = slices.ContainsFunc(existing, func(p *cri.PodSandbox) bool { return p.GetId() == e.Stopped })
 		if !stopped[e.Stopped] {
-			drops[i]()
+			removers[i]()
 		}
 	}
 	return stopped, err
 }
 
-// synchronize reports all pods and containers to a plugin, and applies the updates that the plugin requests. The
-// library sends no events meanwhile. synchronize must not call methods of the library's Adaptation. A few pods with
-// very large containers cause a panic in the library (NRI 0.12.5, pkg/adaptation/plugin.go). synchronize converts this
-// panic to an error.
+// synchronize reports all pods and containers to a plugin, and applies the updates that the plugin requests. During
+// this call the NRI library sends no events, and synchronize must not call methods of the library's Adaptation. If a
+// few pods have very large containers, the library panics (NRI 0.12.5, pkg/adaptation/plugin.go). The method
+// synchronize converts this panic to an error.
 func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("synchronise a plugin: %v", p)
+			err = fmt.Errorf("send all pods and containers to an NRI plugin: the NRI library panicked: %v", p)
 		}
 	}()
 	h.describeAll(ctx)
@@ -89,11 +90,12 @@ func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err err
 	return nil
 }
 
-// describeTries limits the attempts to read the status of a container. An attempt fails if the container changes while
-// the host reads its status.
+// describeTries limits the attempts to read the status of a container. An attempt fails if the host changes the
+// container's stored message while it reads the status.
 const describeTries = 5
 
-// describeAll reads the status of the containers that were created while no plugin was connected.
+// describeAll reads the statuses of the containers that were created while no plugin was connected. It stores them as
+// NRI messages, which have more data than the CreateContainer requests.
 func (h *Host) describeAll(ctx context.Context) {
 	failed := map[string]error{}
 	for range describeTries {
@@ -105,20 +107,20 @@ func (h *Host) describeAll(ctx context.Context) {
 		}
 	}
 	for _, k := range h.objects.listUndescribed() {
-		h.log.Warn("the agent shows NRI plugins only the request for a container", logkey.Container, k.id, logkey.Err, failed[k.id])
+		h.log.Warn("the agent reports a container to NRI plugins with only the data of its CreateContainer request, because it cannot read the container's status", logkey.Container, k.id, logkey.Err, failed[k.id])
 	}
 }
 
 const (
-	// trimContainerSize is the size in bytes above which the host trims a container for the synchronisation of a
-	// plugin, if all containers together have more than trimTotalSize. The library cannot split a message with a few
-	// containers of this size.
+	// trimContainerSize and trimTotalSize are sizes in bytes. If all containers together have more than trimTotalSize,
+	// the host trims each container with more than trimContainerSize in the Synchronize request to a plugin. The reason
+	// is that the NRI library cannot split a request that has a few very large containers.
 	trimContainerSize = 128 << 10
 	trimTotalSize     = 3 << 20
 )
 
-// trimContainers removes environment, arguments and annotations of very large containers, if all containers together
-// are too large for one message.
+// trimContainers removes the environment, arguments and annotations of very large containers, if all containers
+// together are too large for one Synchronize request.
 func trimContainers(ctrs []*api.Container) {
 	all := 0
 	for _, c := range ctrs {
@@ -134,25 +136,26 @@ func trimContainers(ctrs []*api.Container) {
 	}
 }
 
-// applyUnsolicited applies updates that a plugin requests without an event. It returns the failed updates.
+// applyUnsolicited applies updates that a plugin requests on its own, without an NRI event. It returns the failed
+// updates.
 func (h *Host) applyUnsolicited(ctx context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	return h.applyUpdates(ctx, updates), nil
 }
 
-// reportEnded lists the runtime's containers, and reports to plugins the containers that stopped or were removed
-// without a CRI call.
+// reportEnded lists the runtime's containers. It reports to plugins the containers that have stopped or were removed
+// without a CRI call through the host.
 func (h *Host) reportEnded(ctx context.Context) error {
 	before := h.objects.containers()
 	l, err := h.runtime.ListContainers(ctx, &cri.ListContainersRequest{})
 	if err != nil {
 		return err
 	}
-	there := map[string]cri.ContainerState{}
+	states := map[string]cri.ContainerState{}
 	for _, c := range l.GetContainers() {
-		there[c.GetId()] = c.GetState()
+		states[c.GetId()] = c.GetState()
 	}
 	for _, id := range before {
-		state, listed := there[id]
+		state, listed := states[id]
 		switch {
 		case !listed:
 			h.notifyContainerRemoved(ctx, id)
@@ -171,7 +174,7 @@ func (h *Host) applyUpdates(ctx context.Context, updates []*api.ContainerUpdate)
 			continue
 		}
 		if err := h.applyUpdate(ctx, u); err != nil {
-			h.log.Warn("the agent does not apply an NRI plugin's update of a container", logkey.Container, u.GetContainerId(), logkey.Err, err)
+			h.log.Warn("the agent does not completely apply an update that an NRI plugin requests for a container", logkey.Container, u.GetContainerId(), logkey.Err, err)
 			if !u.GetIgnoreFailure() {
 				failed = append(failed, u)
 			}
@@ -180,13 +183,14 @@ func (h *Host) applyUpdates(ctx context.Context, updates []*api.ContainerUpdate)
 	return failed
 }
 
+// applyUpdate applies one update of a container. It returns an error if the CRI cannot set all fields of the update.
 func (h *Host) applyUpdate(ctx context.Context, u *api.ContainerUpdate) error {
 	if c, _ := h.objects.container(u.GetContainerId()); c == nil {
-		return status.Errorf(codes.NotFound, "there is no container %q", u.GetContainerId())
+		return status.Errorf(codes.NotFound, "NRI plugins know no container with the id %q", u.GetContainerId())
 	}
-	carried, rest, unsupported := splitForCRI(u.GetLinux().GetResources())
-	if carried != nil {
-		if err := h.updateResources(ctx, u.GetContainerId(), carried); err != nil {
+	forCRI, rest, unsupported := splitForCRI(u.GetLinux().GetResources())
+	if forCRI != nil {
+		if err := h.updateResources(ctx, u.GetContainerId(), forCRI); err != nil {
 			return err
 		}
 	}
@@ -196,19 +200,20 @@ func (h *Host) applyUpdate(ctx context.Context, u *api.ContainerUpdate) error {
 	return nil
 }
 
-// updateResources updates the resources of a container through the CRI proxy, so that the agent decides about them.
+// updateResources updates the resources of a container through the CRI proxy. So the agent decides which of these
+// values the container gets.
 func (h *Host) updateResources(ctx context.Context, id string, r *cri.LinuxContainerResources) error {
 	if _, err := h.runtime.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: id, Linux: r}); err != nil {
 		return err
 	}
 	h.objects.changeContainer(id, func(c *api.Container) { addResources(c, r) })
-	h.reportNarrowed(ctx, id, r)
+	h.warnIfCPUsDiffer(ctx, id, r)
 	return nil
 }
 
-// reportNarrowed logs a warning if a container did not get the CPUs that a plugin chose. The reason may be that other
-// containers own some of these CPUs, or that the container owns other CPUs.
-func (h *Host) reportNarrowed(ctx context.Context, id string, r *cri.LinuxContainerResources) {
+// warnIfCPUsDiffer logs a warning if a container did not get the CPUs that a plugin chose. The reason may be that some of
+// these CPUs are exclusive to other containers, or that the container has exclusive CPUs which the agent chose.
+func (h *Host) warnIfCPUsDiffer(ctx context.Context, id string, r *cri.LinuxContainerResources) {
 	if r.CpusetCpus == "" {
 		return
 	}

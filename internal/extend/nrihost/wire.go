@@ -18,15 +18,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxMessage is the longest message that kubelets and runtimes accept.
+// maxMessage is the size in bytes of the largest message that kubelets and runtimes accept.
 const maxMessage = 16 << 20
 
-// criServices are the gRPC services of the CRI whose calls the host intercepts. v1alpha2 (Kubernetes before 1.26) has
-// the same fields with the same numbers.
+// criServices are the gRPC services of the CRI whose calls the host intercepts. The messages of v1alpha2 (Kubernetes
+// before 1.26) have the same fields with the same numbers as the messages of v1.
 var criServices = []string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
 
-// bytesCodec passes messages on as bytes, without decoding them. It has the name of gRPC's own codec, so that the
-// content type of calls does not change.
+// bytesCodec is a gRPC codec that neither encodes nor decodes messages: each message is a *[]byte. It has the name of
+// gRPC's own codec, so that the content type of calls does not change.
 type bytesCodec struct{}
 
 func (bytesCodec) Name() string { return "proto" }
@@ -39,13 +39,14 @@ func (bytesCodec) Marshal(v any) ([]byte, error) {
 }
 
 func (bytesCodec) Unmarshal(b []byte, v any) error {
-	if to, ok := v.(*[]byte); ok {
-		*to = append([]byte(nil), b...)
+	if out, ok := v.(*[]byte); ok {
+		*out = append([]byte(nil), b...)
 		return nil
 	}
 	return fmt.Errorf("decode a message of type %T: want *[]byte", v)
 }
 
+// clientOptions returns the gRPC options of a client that connects with the function dial.
 func clientOptions(dial func(context.Context) (net.Conn, error)) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -62,7 +63,7 @@ func (h *Host) serverOptions() []grpc.ServerOption {
 	}
 }
 
-// serve serves one call of any method.
+// serve serves one call of any gRPC method.
 func (h *Host) serve(_ any, s grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(s)
 	c := call{host: h, method: method, stream: s}
@@ -80,7 +81,7 @@ func (h *Host) serve(_ any, s grpc.ServerStream) error {
 	return c.forward()
 }
 
-// call is one call of a caller.
+// call is one gRPC call of a CRI client.
 type call struct {
 	host     *Host
 	method   string
@@ -89,7 +90,7 @@ type call struct {
 	objectID func([]byte) string        // returns the id in a request; nil for methods that are not in requestObjectIDs
 }
 
-// withCallerMetadata returns a context for a call to the CRI proxy, with the gRPC metadata of the caller.
+// withCallerMetadata returns a context for a call to the CRI proxy. It has the gRPC metadata that the CRI client sent.
 func withCallerMetadata(ctx context.Context) context.Context {
 	md, ok := metadata.FromIncomingContext(ctx)
 	if !ok {
@@ -104,13 +105,14 @@ func withCallerMetadata(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// forward makes a unary call to the CRI proxy with the bytes of a request.
+// forward makes a unary call to the CRI proxy with the encoded request req, and returns the encoded answer.
 func (h *Host) forward(ctx context.Context, method string, req []byte) (resp []byte, err error) {
 	err = h.runtimeConn.Invoke(withCallerMetadata(ctx), method, &req, &resp, grpc.ForceCodec(bytesCodec{}))
 	return resp, err
 }
 
-// serveIntercepted serves a call of a method in nriCalls.
+// serveIntercepted serves a call whose method is in nriCalls. While the host does not serve plugins, it forwards the
+// call to the CRI proxy, except if handle.beforeOpen is set.
 func (c call) serveIntercepted(handle *handler) error {
 	c.host.interceptedCalls.Add(1)
 	defer c.host.interceptedCalls.Add(-1)
@@ -132,17 +134,17 @@ func (c call) serveIntercepted(handle *handler) error {
 	return c.stream.SendMsg(&resp)
 }
 
-// forward forwards messages in both directions until one side closes the stream.
+// forward forwards messages between the CRI client and the CRI proxy until one of them closes the stream.
 func (c call) forward() error {
 	ctx, cancel := context.WithCancel(withCallerMetadata(c.stream.Context()))
 	defer cancel()
-	to, err := c.host.runtimeConn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.method, grpc.ForceCodec(bytesCodec{}))
+	upstream, err := c.host.runtimeConn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, c.method, grpc.ForceCodec(bytesCodec{}))
 	if err != nil {
 		return err
 	}
 	sent := make(chan error, 1)
-	go func() { sent <- c.forwardToRuntime(to) }() // ends with the caller's stream, or with this call
-	err = c.forwardToCaller(to)
+	go func() { sent <- c.forwardToRuntime(upstream) }() // ends with the CRI client's stream, at the latest after this method returns
+	err = c.forwardToCaller(upstream)
 	select {
 	case up := <-sent:
 		if s, ok := status.FromError(up); ok && s.Code() == codes.NotFound {
@@ -153,12 +155,13 @@ func (c call) forward() error {
 	return err
 }
 
-func (c call) forwardToRuntime(to grpc.ClientStream) error {
+// forwardToRuntime forwards the CRI client's messages to the runtime.
+func (c call) forwardToRuntime(upstream grpc.ClientStream) error {
 	for {
 		var b []byte
 		if err := c.stream.RecvMsg(&b); err != nil {
 			if errors.Is(err, io.EOF) {
-				return to.CloseSend()
+				return upstream.CloseSend()
 			}
 			return err
 		}
@@ -167,21 +170,22 @@ func (c call) forwardToRuntime(to grpc.ClientStream) error {
 			// assigns.
 			b = unknownIDRequest
 		}
-		if err := to.SendMsg(&b); err != nil {
+		if err := upstream.SendMsg(&b); err != nil {
 			return err
 		}
 	}
 }
 
-func (c call) forwardToCaller(to grpc.ClientStream) error {
-	header, err := to.Header()
+// forwardToCaller forwards the runtime's messages to the CRI client. It filters answers about hidden objects.
+func (c call) forwardToCaller(upstream grpc.ClientStream) error {
+	header, err := upstream.Header()
 	if err == nil && len(header) > 0 {
 		_ = c.stream.SetHeader(header)
 	}
 	for {
 		var b []byte
-		if err := to.RecvMsg(&b); err != nil {
-			c.stream.SetTrailer(to.Trailer())
+		if err := upstream.RecvMsg(&b); err != nil {
+			c.stream.SetTrailer(upstream.Trailer())
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -205,8 +209,8 @@ type handler struct {
 	beforeOpen bool
 }
 
-// typedHandler makes a handler that decodes its request and encodes its answer. It forwards a malformed request, which
-// the runtime refuses.
+// typedHandler makes a handler from f. The handler decodes the request for f and encodes the answer of f. It forwards a
+// malformed request unchanged, because the runtime refuses it with an error.
 func typedHandler[Q, A any, PQ interface {
 	*Q
 	proto.Message
@@ -234,7 +238,7 @@ func invoke[A any, PA interface {
 }](ctx context.Context, h *Host, method string, req proto.Message) (PA, error) {
 	b, err := proto.Marshal(req)
 	if err != nil {
-		return nil, status.Errorf(codes.Internal, "encode a request: %v", err)
+		return nil, status.Errorf(codes.Internal, "encode a CRI request: %v", err)
 	}
 	b, err = h.forward(ctx, method, b)
 	if err != nil {

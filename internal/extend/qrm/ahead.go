@@ -7,12 +7,12 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// MarkBeforeCreation marks a question that the agent asks before the runtime reports the container. The creation of the
-// container later uses the answers.
+// MarkBeforeCreation marks a question that the agent asks before the runtime reports the container. The plugins'
+// answers are stored, and the agent uses them when the container is created.
 func (q *Question) MarkBeforeCreation() { q.beforeCreation = true }
 
-// answerBeforeCreation returns the plugin's answer to the same request from before the container's creation, unless a
-// creation has already used it.
+// answerBeforeCreation returns the plugin's stored answer to the same request from before the container's creation. The
+// bool is false if there is no such answer, or if a creation of the container has already used the answer.
 func (m *Manager) answerBeforeCreation(req *api.ResourceRequest) (storedAllocation, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -34,7 +34,7 @@ func sameRequest(a, b *api.ResourceRequest) bool {
 	return proto.Equal(at, other)
 }
 
-// hints returns the hint in the request of the allocation; nil if the request has no hint.
+// hints returns the hint in the request for the allocation; nil if the request has no hint.
 func (a storedAllocation) hints() []lifecycle.ResourceHints {
 	if a.request.GetHint() == nil {
 		return nil
@@ -42,8 +42,8 @@ func (a storedAllocation) hints() []lifecycle.ResourceHints {
 	return []lifecycle.ResourceHints{{Resource: a.request.GetResourceName(), Hints: convertHints([]*api.TopologyHint{a.request.GetHint()})}}
 }
 
-// noteCreated stores that a container of the pod was created, and marks the answer from before the creation as used. A
-// second creation of the container asks the plugin again.
+// noteCreated stores that a container of the pod was created, and marks the answer from before the creation as used. If
+// the container is created a second time, the agent asks the plugin again.
 func (m *Manager) noteCreated(req *api.ResourceRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,8 +60,8 @@ func (m *Manager) noteCreated(req *api.ResourceRequest) {
 	m.wake()
 }
 
-// RemoveExpected releases the resources that plugins allocated for a pod before its creation, unless a container of
-// the pod was created.
+// RemoveExpected releases the resources that plugins allocated for a pod before the pod's creation. It does nothing if
+// a container of the pod was created.
 func (m *Manager) RemoveExpected(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

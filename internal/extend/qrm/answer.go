@@ -19,14 +19,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Limits of one answer. They are needed because the runtime's request and the container's record have the whole answer.
+// Limits of one answer. They are needed because the agent copies the whole answer into the request to the runtime and
+// into an annotation of the container.
 const (
 	maxEntries = 256      // variables, annotations, mounts or devices
 	maxBytes   = 32 << 10 // bytes of all texts together
 )
 
-// reservedAnnotationPrefix is the prefix of annotations that no answer may set, because only the agent may write
-// records.
+// reservedAnnotationPrefix is the prefix of annotations that no answer may set. The agent stores its own decisions in
+// these annotations.
 const reservedAnnotationPrefix = "trimtab.io/record"
 
 // answerValues collects the values of one plugin's answer.
@@ -38,11 +39,11 @@ type answerValues struct {
 	problems     lifecycle.ProblemList
 }
 
-// valuesOf converts a plugin's allocation to values. It reports invalid parts and leaves them out. devDirectory is the
-// directory with the node's device nodes.
-func valuesOf(devDirectory, resource string, from *api.ResourceAllocation) ([]lifecycle.Value, []lifecycle.Problem) {
+// valuesOf converts a plugin's allocation to values. It leaves out the invalid parts of the allocation and returns a
+// problem for each. devDirectory is the directory with the node's device nodes.
+func valuesOf(devDirectory, resource string, allocation *api.ResourceAllocation) ([]lifecycle.Value, []lifecycle.Problem) {
 	a := answerValues{plugin: resource, devDirectory: devDirectory}
-	all := from.GetResourceAllocation()
+	all := allocation.GetResourceAllocation()
 	if len(all) > maxPlugins {
 		a.addProblem("resource_allocation", resource, fmt.Sprintf("has %d resources: the agent reads at most %d", len(all), maxPlugins))
 		return nil, a.problems.List()
@@ -51,7 +52,7 @@ func valuesOf(devDirectory, resource string, from *api.ResourceAllocation) ([]li
 		info := all[name]
 		q := info.GetAllocatedQuantity()
 		switch {
-		case info == nil: // ignored, as in Katalyst's own manager
+		case info == nil: // Katalyst's own manager also ignores such an entry
 		case !isResourceName(name):
 			a.addProblem("resource_allocation", name, "is not the name of a resource")
 		case math.IsNaN(q) || math.IsInf(q, 0) || q < 0:
@@ -72,7 +73,8 @@ func (a *answerValues) addProblem(field, value, reason string) {
 	})
 }
 
-// addValue adds a value, or reports that the answer is too long, or that it has two values for one setting.
+// addValue adds a value. If the answer is too long, or has two values for one setting, addValue reports a problem
+// instead.
 func (a *answerValues) addValue(v lifecycle.Value, resource string) {
 	if a.textBytes += len(v.Key) + len(v.Text); a.textBytes > maxBytes {
 		a.addProblem(resource, v.Setting(), fmt.Sprintf("the answer has more than %d bytes", maxBytes))
@@ -116,8 +118,8 @@ func (a *answerValues) addResource(resource string, info *api.ResourceAllocation
 	}
 }
 
-// addProperty adds the value of an OCI property. A name with a dot is a file of cgroup v2, as in Katalyst's memory
-// plugin.
+// addProperty adds the value of an OCI property. A name with a dot is the name of a cgroup v2 file: Katalyst's memory
+// plugin sends such names.
 func (a *answerValues) addProperty(resource, name, text string) {
 	switch name {
 	case "":
@@ -152,7 +154,7 @@ func (a *answerValues) addFile(resource, name, text string) {
 	case !isFile || controller == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "":
 		a.addProblem(resource+" oci_property_name", name, "is not a property that a plugin can set")
 	case controller == "cpuset" || controller == "cgroup" || name == "cpu.max" || name == "cpu.weight" || name == "memory.max":
-		a.addProblem(resource+" oci_property_name", name, "is not allowed: it would take resources of other containers, or another property sets it")
+		a.addProblem(resource+" oci_property_name", name, "is not allowed: this file could take resources from other containers, or another property sets it")
 	case text == "" || len(text) > maxBytes/8 || strings.IndexByte(text, 0) >= 0:
 		a.addProblem(resource+" "+name, text, "is a value that no cgroup file accepts")
 	default:
@@ -194,7 +196,7 @@ func whyBadPath(container, host string) string {
 	}
 	switch path.Clean(container) {
 	case "/", "/proc", "/sys", "/dev":
-		return "would hide the files of the container in " + path.Clean(container)
+		return "would hide the container's own files in " + path.Clean(container)
 	}
 	return ""
 }

@@ -23,17 +23,17 @@ const (
 	maxAssociated, maxKnownDevices = 1024, 16384
 )
 
-// association is the part of a question about the associated devices of one plugin and one resource. The plugin chooses
-// these devices together with its own resource, for example GPUs together with their memory. The kubelet assigns
-// the devices before a container is created, so the plugin may choose only the assigned devices.
+// association is the part of a question about the associated devices of one plugin that have one resource name. A
+// plugin chooses associated devices together with its own resource, for example GPUs together with GPU memory. The
+// kubelet assigns the devices before a container is created, so the plugin may choose only the assigned devices.
 type association struct {
 	plugin         *plugin
-	deviceResource string // the name of the devices' resource
+	deviceResource string // the resource name of the devices
 	request        *api.AssociatedDeviceRequest
-	assigned       []string // sorted; empty if the kubelet did not report them
+	assigned       []string // ids of the devices that the kubelet has assigned, sorted; empty if the kubelet reports none
 }
 
-// addAssociations adds the associated devices of a plugin that a container requests.
+// addAssociations adds an association for each resource of the plugin's associated devices that the container requests.
 func (q *Question) addAssociations(p *plugin, request *api.ResourceRequest, requests lifecycle.Amounts) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(p.options.associatedDevices))) {
 		if n := requests[name]; n > 0 && n <= maxAssociated && isResourceName(name) {
@@ -52,10 +52,10 @@ func (q *Question) deviceHints(ctx context.Context) (out []lifecycle.ResourceHin
 	}
 	if q.manager.opts.AssignedDevices != nil {
 		limited, cancel := context.WithTimeout(ctx, q.manager.opts.Timeout)
-		by := q.manager.opts.AssignedDevices(limited, q.pod, q.container)
+		idsByResource := q.manager.opts.AssignedDevices(limited, q.pod, q.container)
 		cancel()
 		for _, d := range q.associations {
-			if ids := by[d.deviceResource]; len(ids) <= maxAssociated {
+			if ids := idsByResource[d.deviceResource]; len(ids) <= maxAssociated {
 				d.assigned = slices.Compact(slices.Sorted(slices.Values(ids)))
 				d.request.DeviceRequest[0].AvailableDevices = d.assigned
 			}
@@ -63,7 +63,7 @@ func (q *Question) deviceHints(ctx context.Context) (out []lifecycle.ResourceHin
 	}
 	answers := make([][]lifecycle.ResourceHints, len(q.associations))
 	failed := make([][]lifecycle.Problem, len(q.associations))
-	q.forEachDevice(func(i int, d *association) {
+	q.forEachAssociation(func(i int, d *association) {
 		if d.plugin.options.topologyAligned && len(d.assigned) > 0 && !d.plugin.lacksMethod(deviceHintsMethod) {
 			answers[i], failed[i] = d.hints(ctx)
 		}
@@ -80,8 +80,8 @@ func (q *Question) deviceHints(ctx context.Context) (out []lifecycle.ResourceHin
 	return out, problems
 }
 
-// forEachDevice calls a function for all associated devices of a question in parallel, and waits for all calls.
-func (q *Question) forEachDevice(do func(i int, d *association)) {
+// forEachAssociation calls a function for all associations of a question in parallel, and waits for all calls.
+func (q *Question) forEachAssociation(do func(i int, d *association)) {
 	var all sync.WaitGroup
 	for i, d := range q.associations {
 		all.Go(func() { do(i, d) })
@@ -89,7 +89,8 @@ func (q *Question) forEachDevice(do func(i int, d *association)) {
 	all.Wait()
 }
 
-// hints asks one plugin for hints about the devices. If the plugin returns no list, it has no preference.
+// hints asks one plugin for hints about the devices. It returns nil if the plugin has no preference, that is, if the
+// answer has no list of hints.
 func (d *association) hints(ctx context.Context) ([]lifecycle.ResourceHints, []lifecycle.Problem) {
 	var resp api.AssociatedDeviceHintsResponse
 	err := d.plugin.call(ctx, deviceHintsMethod, d.request, &resp, nil)
@@ -98,7 +99,7 @@ func (d *association) hints(ctx context.Context) ([]lifecycle.ResourceHints, []l
 		d.plugin.markUnimplemented(deviceHintsMethod)
 		return nil, nil
 	case resultOf(err) == Failed:
-		p := callProblem(d.plugin, deviceHintsMethod, err, "no NUMA node has the devices")
+		p := callProblem(d.plugin, deviceHintsMethod, err, "the agent assumes that no NUMA node has the devices")
 		return []lifecycle.ResourceHints{{Resource: d.deviceResource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}
 	case err != nil:
 		return nil, []lifecycle.Problem{callProblem(d.plugin, deviceHintsMethod, err, "the agent places the container without hints for the devices")}
@@ -108,11 +109,11 @@ func (d *association) hints(ctx context.Context) ([]lifecycle.ResourceHints, []l
 	return hintsFrom(d.plugin.resource, map[string]*api.ListOfTopologyHints{d.deviceResource: resp.GetDeviceHints()}, nil)
 }
 
-// allocateDevices notifies plugins of the devices that the kubelet assigned. It reports a plugin that chooses other
-// devices, because the agent cannot change the assigned devices.
+// allocateDevices notifies plugins of the devices that the kubelet assigned. If a plugin chooses other devices,
+// allocateDevices returns a problem, because the agent cannot change the assigned devices.
 func (q *Question) allocateDevices(ctx context.Context, at *lifecycle.Affinity) (problems []lifecycle.Problem) {
 	failed := make([]*lifecycle.Problem, len(q.associations))
-	q.forEachDevice(func(i int, d *association) {
+	q.forEachAssociation(func(i int, d *association) {
 		if len(d.assigned) == 0 || d.plugin.lacksMethod(deviceAnswerMethod) {
 			return
 		}
@@ -159,11 +160,11 @@ func (q *Question) allocateDevice(ctx context.Context, d *association, at *lifec
 	if slices.Equal(slices.Compact(got), d.assigned) {
 		return problem, false
 	}
-	err = fmt.Errorf("the plugin chooses %s of %s, but the kubelet has assigned %s", idList(got), d.deviceResource, idList(d.assigned))
+	err = fmt.Errorf("the plugin chooses %s as devices of %s, but the kubelet has assigned %s", idList(got), d.deviceResource, idList(d.assigned))
 	return callProblem(d.plugin, deviceAnswerMethod, err, then), true
 }
 
-// idList joins ids for messages.
+// idList joins ids for a message, at most 8 of them.
 func idList(ids []string) string {
 	const most = 8
 	var parts []string
@@ -179,7 +180,8 @@ func idList(ids []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// updateDevices sends all plugins the kubelet's devices of their associated resources, if these devices have changed.
+// updateDevices sends each plugin the list of the kubelet's devices that are associated with the plugin's resource, if
+// the list has changed.
 func (m *Manager) updateDevices(ctx context.Context) {
 	var want []*plugin
 	for _, p := range m.sortedPlugins() {
@@ -214,8 +216,8 @@ func (m *Manager) updateDevices(ctx context.Context) {
 	all.Wait()
 }
 
-// updateDevices sends one plugin the devices of its associated resources, if these devices have changed. Calls must not
-// overlap.
+// updateDevices sends one plugin the lists of its associated devices that have changed. The caller must not make two
+// calls for the same plugin at the same time.
 func (p *plugin) updateDevices(ctx context.Context, byResource map[string][]*api.AssociatedDevice) {
 	for _, name := range p.options.associatedDevices {
 		req := &api.UpdateAllocatableAssociatedDevicesRequest{DeviceName: name, Devices: byResource[name]}

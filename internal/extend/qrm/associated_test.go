@@ -151,7 +151,7 @@ func TestBadAssociated(t *testing.T) {
 		"error":         {func() (*api.AssociatedDeviceHintsResponse, error) { return nil, status.Error(codes.NotFound, "none") }, takesAll, impossible, "NotFound"},
 		"no such node":  {list(&api.TopologyHint{Nodes: []uint64{1 << 40}}), takesAll, impossible, "name NUMA nodes that cannot exist"},
 		"too many":      {list(make([]*api.TopologyHint, 2000)...), takesAll, nil, "has 2000 hints"},
-		"others":        {none, func(*api.AssociatedDeviceRequest) ([]string, error) { return []string{"g1", "g3"}, nil }, nil, "the plugin chooses g1, g3 of example.com/gpu, but the kubelet has assigned g1, g2"},
+		"others":        {none, func(*api.AssociatedDeviceRequest) ([]string, error) { return []string{"g1", "g3"}, nil }, nil, "the plugin chooses g1, g3 as devices of example.com/gpu, but the kubelet has assigned g1, g2"},
 		"nothing":       {none, func(*api.AssociatedDeviceRequest) ([]string, error) { return nil, nil }, nil, "the plugin chooses none"},
 		"long":          {none, func(*api.AssociatedDeviceRequest) ([]string, error) { return many, nil }, nil, "2992 more"},
 		"refuses":       {none, func(*api.AssociatedDeviceRequest) ([]string, error) { return nil, status.Error(codes.Internal, "no") }, nil, "Internal: no"},

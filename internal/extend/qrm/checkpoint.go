@@ -18,31 +18,32 @@ import (
 )
 
 const (
-	// checkpointName is the file in which Katalyst's kubelet, or Katalyst's manager beside a kubelet, stores the
-	// allocations of plugins. It is in the directory of plugins.
+	// checkpointName is the name of the file in which Katalyst's kubelet, or Katalyst's manager beside a kubelet,
+	// stores the allocations of plugins. The file is in the directory in which plugins register.
 	checkpointName = "kubelet_qrm_checkpoint"
-	// maxCheckpoint limits the size of the checkpoint file, in bytes; maxEntriesRead limits the number of its
-	// entries.
+	// maxCheckpoint limits the size of the checkpoint file, in bytes. maxEntriesRead limits the number of entries in
+	// the file.
 	maxCheckpoint  = 32 << 20
 	maxEntriesRead = 100_000
 )
 
 // checkpoint is the JSON of the checkpoint file. Katalyst computes the checksum in the file from Go values of its own
-// program, so other programs cannot check it.
+// program, so other programs cannot check this checksum.
 type checkpoint struct {
 	Data struct {
 		PodResourceEntries []checkpointEntry
 	}
 }
 
+// checkpointEntry is the allocation of one resource for one container.
 type checkpointEntry struct {
 	PodUID, ContainerName, ResourceName string
 	AllocationInfo                      string // JSON of a ResourceAllocationInfo
 }
 
-// readOldCheckpoint reads the allocations in the checkpoint of an earlier manager, so that containers keep them while
-// plugins do not answer. If readOldCheckpoint cannot read the file, it logs a warning and continues, because the
-// manager also asks plugins for their allocations.
+// readOldCheckpoint reads the allocations in the checkpoint of an earlier manager, so that containers keep their
+// resources while plugins do not answer. If the file is unreadable, readOldCheckpoint only logs a warning, because the
+// manager later also asks plugins for their allocations.
 func (m *Manager) readOldCheckpoint() {
 	if m.opts.Directory == "" {
 		return
@@ -55,7 +56,7 @@ func (m *Manager) readOldCheckpoint() {
 		m.opts.Log.Warn("the agent cannot read the checkpoint of an earlier manager of resource plugins; it asks the plugins for their allocations", logkey.File, path, logkey.Err, err)
 	default:
 		m.pods = pods
-		m.opts.Log.Info("read the allocations of resource plugins from the checkpoint of an earlier manager", logkey.File, path, logkey.Pods, len(pods), logkey.Text, fmt.Sprintf("%d entries are not valid", skipped))
+		m.opts.Log.Info("the agent has read the allocations of resource plugins from the checkpoint of an earlier manager", logkey.File, path, logkey.Pods, len(pods), logkey.Text, fmt.Sprintf("%d entries of the checkpoint are not valid", skipped))
 	}
 }
 
@@ -98,7 +99,7 @@ func parseCheckpoint(data []byte) (pods map[string]*pod, skipped int, err error)
 	pods = map[string]*pod{}
 	for _, e := range c.Data.PodResourceEntries {
 		var info api.ResourceAllocationInfo
-		if !isResourceName(e.ResourceName) || !isUID(e.PodUID) || !isUID(e.ContainerName) || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(e.AllocationInfo), &info) != nil {
+		if !isResourceName(e.ResourceName) || !isUIDOrName(e.PodUID) || !isUIDOrName(e.ContainerName) || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(e.AllocationInfo), &info) != nil {
 			skipped++
 			continue
 		}
@@ -122,9 +123,9 @@ func parseCheckpoint(data []byte) (pods map[string]*pod, skipped int, err error)
 	return pods, skipped, nil
 }
 
-// isUID reports whether a text can be the UID of a pod or the name of a container: it is short and has no control
-// characters.
-func isUID(s string) bool {
+// isUIDOrName reports whether a text can be the UID of a pod or the name of a container: the text is not empty, is short, and
+// has no control characters.
+func isUIDOrName(s string) bool {
 	const longest = 253
 	return s != "" && len(s) <= longest && shorten(s) == s
 }

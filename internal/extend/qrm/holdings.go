@@ -12,8 +12,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Amounts returns the amounts that plugins have allocated for the containers of a pod, by container name. The last
-// report of a plugin has priority over the plugin's stored allocation. Amounts calls no plugin.
+// Amounts returns the amounts that plugins have allocated for the containers of a pod, by container name. It uses the
+// plugin's last report about a container, or the plugin's stored allocation if there is no report. Amounts calls no
+// plugin.
 func (m *Manager) Amounts(uid string) map[string][]lifecycle.PluginAmount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,8 +37,8 @@ func (m *Manager) Amounts(uid string) map[string][]lifecycle.PluginAmount {
 	return out
 }
 
-// allocatedAmounts returns the amounts in an allocation. An allocation lacks the amounts at the container's creation,
-// so allocatedAmounts uses the current amounts as the amounts at the creation.
+// allocatedAmounts returns the amounts in an allocation. An allocation does not have the amounts at the container's
+// creation, so allocatedAmounts returns the current amounts also as the amounts at the creation.
 func allocatedAmounts(answer *api.ResourceAllocation) (out []lifecycle.PluginAmount) {
 	all := answer.GetResourceAllocation()
 	for _, name := range sortedKeys(all) {
@@ -59,24 +60,24 @@ func allocatedAmounts(answer *api.ResourceAllocation) (out []lifecycle.PluginAmo
 	return out
 }
 
-// mergeAmounts adds more amounts to a list. It sums the amounts of one resource that several plugins report, like
-// Katalyst's server.
-func mergeAmounts(to, more []lifecycle.PluginAmount) []lifecycle.PluginAmount {
+// mergeAmounts adds the amounts in more to list. If list already has an amount of the same resource from another
+// plugin, mergeAmounts sums the two amounts. Katalyst's server does the same.
+func mergeAmounts(list, more []lifecycle.PluginAmount) []lifecycle.PluginAmount {
 	for _, one := range more {
-		i := slices.IndexFunc(to, func(o lifecycle.PluginAmount) bool { return o.Resource == one.Resource })
+		i := slices.IndexFunc(list, func(o lifecycle.PluginAmount) bool { return o.Resource == one.Resource })
 		if i < 0 {
-			to = append(to, one)
+			list = append(list, one)
 			continue
 		}
-		at := &to[i]
+		at := &list[i]
 		at.Total, at.OtherTotal = at.Total+one.Total, at.OtherTotal+one.OtherTotal
 		at.ByNode, at.OtherByNode = slices.Concat(at.ByNode, one.ByNode), slices.Concat(at.OtherByNode, one.OtherByNode)
 	}
-	return to
+	return list
 }
 
 // Allocatable asks all plugins in parallel for the amounts that they can allocate. If a plugin does not answer,
-// Allocatable uses its last answer.
+// Allocatable uses the plugin's last answer.
 func (m *Manager) Allocatable(ctx context.Context) (out []lifecycle.PluginAmount) {
 	const method = "GetTopologyAwareAllocatableResources"
 	plugins := m.sortedPlugins()
@@ -107,18 +108,21 @@ func (m *Manager) Allocatable(ctx context.Context) (out []lifecycle.PluginAmount
 	return out
 }
 
+// lastAllocatable returns the last amounts that a plugin has sent to Allocatable.
 func (m *Manager) lastAllocatable(resource string) []lifecycle.PluginAmount {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.allocatable[resource]
 }
 
+// noteAllocatable stores the amounts that a plugin has sent to Allocatable.
 func (m *Manager) noteAllocatable(resource string, amounts []lifecycle.PluginAmount) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.allocatable[resource] = amounts
 }
 
+// allocatableAmounts converts one plugin's answer to Allocatable. It returns nil if the answer has too many resources.
 func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (out []lifecycle.PluginAmount) {
 	if len(of) > maxPlugins {
 		return nil
@@ -137,8 +141,8 @@ func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (ou
 	return out
 }
 
-// convertQuantities converts the parts of an amount, sorted by node. It leaves out nodes that cannot exist, and
-// texts that are too long.
+// convertQuantities converts the parts of an amount and sorts them by NUMA node. It leaves out the parts of nodes that
+// cannot exist. It leaves out names, types and annotations beyond maxBytes.
 func convertQuantities(all []*api.TopologyAwareQuantity) (out []lifecycle.PluginQuantity) {
 	if len(all) > maxHints {
 		return nil

@@ -19,8 +19,8 @@ import (
 
 // Options are the settings of a manager. Log and one of Directory and WatchDirectories are required.
 type Options struct {
-	// Directory is the directory in which plugins register; "" for none. It has the manager's socket, kubelet.sock, and
-	// the sockets of plugins.
+	// Directory is the directory in which plugins register; "" for none. The manager's socket, kubelet.sock, and the
+	// sockets of plugins are in this directory.
 	Directory string
 	// WatchDirectories are directories in which plugins put sockets that serve pluginregistration.v1.
 	WatchDirectories []string
@@ -33,7 +33,7 @@ type Options struct {
 	ResourceNames map[string]string
 	// FailClosed refuses a container if a plugin cannot allocate a resource that the container requests.
 	FailClosed bool
-	// PodScope reports whether the topology manager has the scope pod; nil means that it does not.
+	// PodScope reports whether topologyManager.scope is pod; nil if the scope is always container.
 	PodScope func() bool
 	// ReconcileInterval is the interval at which the manager asks plugins for their allocations; 0 for never.
 	ReconcileInterval time.Duration
@@ -41,14 +41,16 @@ type Options struct {
 	LivePods func() map[string]bool
 	// AllocationsChanged is called with the pods whose allocations plugins have changed; nil for no call.
 	AllocationsChanged func(podUIDs []string)
-	// NodeDevices returns all of the kubelet's devices. AssignedDevices returns the ids of the devices that the kubelet
-	// has assigned to a container, by resource. If they are nil, the manager does not ask plugins about devices.
+	// NodeDevices returns all devices of the kubelet's device plugins; nil if the manager does not send plugins lists
+	// of devices. AssignedDevices returns the ids of the devices that the kubelet has assigned to a container, by
+	// resource; nil if the manager does not ask plugins about devices.
 	NodeDevices     func(ctx context.Context) ([]lifecycle.KubeletDevice, error)
 	AssignedDevices func(ctx context.Context, pod *lifecycle.Pod, container string) map[string][]string
-	// ReadReports makes the manager read reports about each container's resources from plugins, for Amounts.
+	// ReadReports makes the manager ask plugins for reports about each container's resources. Amounts uses these
+	// reports.
 	ReadReports bool
-	// SavedState is the state that an earlier manager saved; nil for none. SaveState replaces the saved state; it
-	// may be nil.
+	// SavedState is the state that an earlier manager saved; nil for none. SaveState replaces the saved state; if it is
+	// nil, the manager saves nothing.
 	SavedState []byte
 	SaveState  func([]byte) error
 	// Recorder counts calls; nil for none.
@@ -82,27 +84,27 @@ const (
 type Manager struct {
 	opts        Options
 	workPending chan struct{} // has an element if the state must be saved or a pod must be released
-	reportsDue  chan struct{} // has an element if allocations may have changed, so that reports must be read
+	reportsDue  chan struct{} // has an element if allocations may have changed, so that plugins must send new reports
 
 	mu                 sync.Mutex // guards all below; never held during a call
 	plugins            map[string]*plugin
 	pods               map[string]*pod                     // the allocations of plugins, by pod UID
-	removals           map[string]map[string]bool          // pods that must be released, by resource and UID
+	removals           map[string]map[string]bool          // pods that plugins must release, by resource and pod UID
 	removalsInProgress map[removal]chan struct{}           // releases that are in progress
-	releasedEnded      bool                                // ReleaseEnded was called, so the node's pods are known
-	unknownPods        map[removal]bool                    // pods in a plugin's last answer that the node does not have
+	releasedEnded      bool                                // ReleaseEnded was called, so the manager knows which pods have ended
+	unknownPods        map[removal]bool                    // pods in a plugin's last list of allocations that the node does not have
 	allocatable        map[string][]lifecycle.PluginAmount // the last answers of plugins to Allocatable, by resource
 	err                string                              // the reason why the manager cannot serve its socket
 	refusals           []RefusedRegistration               // the last refused registrations
 }
 
-// RefusedRegistration is a registration that the manager refused.
+// RefusedRegistration is a registration that the manager refused. Text is the reason.
 type RefusedRegistration struct {
 	At                       time.Time
 	Resource, Endpoint, Text string
 }
 
-// maxRefused limits the refused registrations that are kept.
+// maxRefused limits the refused registrations that the manager stores.
 const maxRefused = 8
 
 // New makes a manager with the saved state. Run starts it.
@@ -155,16 +157,17 @@ func (m *Manager) Run(ctx context.Context) error {
 // registration is what the manager knows about a plugin from the plugin's registration.
 type registration struct {
 	resource, socket, version string
-	// watched means that the plugin was found in a directory. Its registration ends when its socket disappears.
+	// watched means that the manager found the plugin's socket in a watched directory. The manager marks the plugin
+	// when this socket disappears.
 	watched    bool
 	options    options
-	hasOptions bool // options has the plugin's options
+	hasOptions bool // options is set; otherwise the manager must ask the plugin for its options
 }
 
 var errTooManyPlugins = fmt.Errorf("%d plugins are registered already, and the agent accepts no more", maxPlugins)
 
-// register registers a plugin for its resource. It replaces an earlier registration for the resource, as in the
-// kubelet.
+// register registers a plugin for a resource. It replaces an earlier registration for the resource. Katalyst's kubelet
+// does the same.
 func (m *Manager) register(ctx context.Context, r registration) error {
 	err := m.checkRegistration(ctx, &r)
 	if err != nil {
@@ -199,7 +202,7 @@ func (m *Manager) register(ctx context.Context, r registration) error {
 		old.close()
 	}
 	m.mu.Unlock()
-	m.opts.Log.Info("resource plugin registered", logkey.Key, r.resource, logkey.Socket, r.socket)
+	m.opts.Log.Info("a resource plugin has registered", logkey.Key, r.resource, logkey.Socket, r.socket)
 	m.wake()
 	return nil
 }
@@ -228,7 +231,8 @@ func (m *Manager) storeRefusal(r registration, err error) {
 	}
 }
 
-// noteRemovedSocket marks the plugin whose socket was removed. The manager keeps the plugin's allocations.
+// noteRemovedSocket marks the plugin whose socket was removed from a watched directory. The plugin stays registered,
+// and the manager keeps the plugin's allocations.
 func (m *Manager) noteRemovedSocket(socket string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,8 +39,8 @@ const (
 	Failed         Result = "failed"      // the plugin answered with an error
 	TimedOut       Result = "timeout"     // the plugin did not answer in time
 	Unreachable    Result = "unreachable" // no process serves the socket, or a process of an untrusted user serves it
-	Skipped        Result = "skipped"     // the agent did not call the plugin, because its circuit breaker is open
-	AnsweredBefore Result = "ahead"       // the agent did not call the plugin, which had answered before the creation
+	Skipped        Result = "skipped"     // the agent did not call the plugin, because the plugin's circuit breaker is open
+	AnsweredBefore Result = "ahead"       // the agent used the plugin's answer from before the container's creation
 )
 
 // Results lists the results of calls.
@@ -50,8 +50,10 @@ func Results() []Result {
 
 // options are the options that a plugin sent when it registered.
 type options struct {
-	preStartRequired, topologyAligned, needReconcile bool
-	associatedDevices                                []string
+	preStartRequired  bool     // the manager must call PreStartContainer before a container starts
+	topologyAligned   bool     // the manager must ask for hints, and send the NUMA nodes that the agent chose
+	needReconcile     bool     // the manager must regularly ask for the plugin's allocations
+	associatedDevices []string // the resource names of the devices that the plugin chooses in addition to its resource
 }
 
 func optionsOf(o *api.ResourcePluginOptions) options {
@@ -66,16 +68,16 @@ type plugin struct {
 	conn *grpc.ClientConn
 	err  error // the reason why there is no connection
 
-	// sentDevices are the devices that were last sent to the plugin, by resource. Only updateDevices uses it.
+	// sentDevices are the devices that were last sent to the plugin, by resource. Only updateDevices uses this field.
 	sentDevices map[string]*api.UpdateAllocatableAssociatedDevicesRequest
 
 	replaced int // the number of earlier registrations for the resource
 
 	mu                   sync.Mutex // guards all below
-	calls                uint64
-	failed               uint64
-	lastErr              string
-	socketRemoved        bool // the plugin's socket was removed
+	calls                uint64     // all calls that were made
+	failed               uint64     // the calls that failed
+	lastErr              string     // the error of the last call; "" if it had none
+	socketRemoved        bool       // the plugin's socket was removed
 	breaker              breaker.Breaker
 	allocationsRequested bool            // the manager has requested the plugin's allocations
 	unimplemented        map[string]bool // optional methods that the plugin does not implement
@@ -192,14 +194,14 @@ func (p *plugin) beginCall(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if wait, ok := p.breaker.Begin(now); !ok {
-		return &callError{result: Skipped, message: fmt.Sprintf("not called, because %d calls in a row had no answer; the agent calls it again in %v; the last error: %s",
+		return &callError{result: Skipped, message: fmt.Sprintf("the plugin was not called, because it did not answer %d calls in a row; the agent calls it again in %v; the last error: %s",
 			breaker.MaxFailures, wait.Round(time.Millisecond), p.lastErr)}
 	}
 	return nil
 }
 
-// endCall records the result of a call. An answer with an error does not open the circuit breaker. A call that its
-// caller cancelled does not count.
+// endCall records the result of a call. Only calls without an answer open the circuit breaker, not answers with an
+// error. A call that the caller cancelled does not count.
 func (p *plugin) endCall(err error, now time.Time, cancelled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,6 +228,7 @@ func (p *plugin) endCall(err error, now time.Time, cancelled bool) {
 	p.breaker.End(breaker.NoAnswer, now)
 }
 
+// askOptions requests the plugin's options.
 func (p *plugin) askOptions(ctx context.Context) (options, error) {
 	var out api.ResourcePluginOptions
 	err := p.call(ctx, "GetResourcePluginOptions", &api.Empty{}, &out, nil)

@@ -7,18 +7,19 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// podRequest returns the request for a whole pod. With topologyManager.scope: pod, plugins can decide once for all
-// containers of a pod. The answer is the allocation of each container of the pod that requests the resource.
-func podRequest(of *api.ResourceRequest, amount float64) *api.PodResourceRequest {
+// podRequest makes the request for a whole pod from the request r for one of its containers. With
+// topologyManager.scope: pod, plugins can decide once for all containers of a pod. The manager then uses the plugin's
+// answer as the allocation of each container that requests the resource.
+func podRequest(r *api.ResourceRequest, amount float64) *api.PodResourceRequest {
 	return &api.PodResourceRequest{
-		PodUid: of.GetPodUid(), PodNamespace: of.GetPodNamespace(), PodName: of.GetPodName(), PodRole: of.GetPodRole(), PodType: of.GetPodType(),
-		ResourceName: of.GetResourceName(), ResourceRequests: map[string]float64{of.GetResourceName(): amount}, Hint: of.GetHint(),
-		Labels: of.GetLabels(), Annotations: of.GetAnnotations(),
+		PodUid: r.GetPodUid(), PodNamespace: r.GetPodNamespace(), PodName: r.GetPodName(), PodRole: r.GetPodRole(), PodType: r.GetPodType(),
+		ResourceName: r.GetResourceName(), ResourceRequests: map[string]float64{r.GetResourceName(): amount}, Hint: r.GetHint(),
+		Labels: r.GetLabels(), Annotations: r.GetAnnotations(),
 	}
 }
 
-// requestsOfPod returns the most that a pod's containers request at the same time. It assumes that init containers run
-// one after the other, before all other containers.
+// requestsOfPod returns the highest amounts that a pod's containers request at the same time. It assumes that init
+// containers run one after the other, before all other containers.
 func requestsOfPod(spec *lifecycle.PodSpec) lifecycle.Amounts {
 	out, before := lifecycle.Amounts{}, lifecycle.Amounts{}
 	for _, c := range spec.Containers {
@@ -38,8 +39,8 @@ func requestsOfPod(spec *lifecycle.PodSpec) lifecycle.Amounts {
 	return out
 }
 
-// podHints asks a plugin on which NUMA nodes the resource of a pod is available. known is false if the plugin decides
-// by container.
+// podHints asks a plugin on which NUMA nodes the resource is available for the whole pod. known is false if the plugin
+// does not implement the method, so that the caller must ask about the container.
 func (q *Question) podHints(ctx context.Context, it pluginRequest) (out []lifecycle.ResourceHints, problems []lifecycle.Problem, known bool) {
 	if it.plugin.lacksMethod("GetPodTopologyHints") {
 		return nil, nil, false
@@ -52,18 +53,18 @@ func (q *Question) podHints(ctx context.Context, it pluginRequest) (out []lifecy
 		it.plugin.markUnimplemented("GetPodTopologyHints")
 		return nil, nil, false
 	case resultOf(err) == Failed:
-		p := callProblem(it.plugin, "GetPodTopologyHints", err, "no NUMA node has the resource")
+		p := callProblem(it.plugin, "GetPodTopologyHints", err, "the agent assumes that no NUMA node has the resource")
 		return []lifecycle.ResourceHints{{Resource: it.plugin.resource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}, true
 	case err != nil:
 		return nil, []lifecycle.Problem{callProblem(it.plugin, "GetPodTopologyHints", err, "the agent places the pod without hints for the resource")}, true
 	}
-	const resourceHints = 7 // the field of PodResourceHintsResponse
-	out, problems = hintsFrom(it.plugin.resource, resp.GetResourceHints(), withoutValue(raw, resourceHints))
+	const resourceHints = 7 // the number of this field in PodResourceHintsResponse
+	out, problems = hintsFrom(it.plugin.resource, resp.GetResourceHints(), keysWithoutValue(raw, resourceHints))
 	return out, problems, true
 }
 
-// allocateForPod asks a plugin to allocate a resource for a whole pod. known is false if the plugin allocates by
-// container.
+// allocateForPod asks a plugin to allocate a resource for a whole pod. known is false if the plugin does not implement
+// the method, so that the caller must ask for the container.
 func (m *Manager) allocateForPod(ctx context.Context, p *plugin, request *api.ResourceRequest, amount float64) (answer *api.ResourceAllocation, known bool, err error) {
 	if p.lacksMethod("AllocateForPod") {
 		return nil, false, nil
@@ -77,7 +78,7 @@ func (m *Manager) allocateForPod(ctx context.Context, p *plugin, request *api.Re
 	return resp.GetAllocationResult(), true, err
 }
 
-// podAnswer returns the allocation for the whole pod of a request; nil if there is none.
+// podAnswer returns the stored allocation that the plugin made for the whole pod of a request; nil if there is none.
 func (m *Manager) podAnswer(req *api.ResourceRequest) *storedAllocation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +94,7 @@ func (m *Manager) podAnswer(req *api.ResourceRequest) *storedAllocation {
 	return nil
 }
 
-// lacksMethod reports whether a plugin has answered a call with the error that it does not implement the method.
+// lacksMethod reports whether an earlier call has shown that the plugin does not implement a method.
 func (p *plugin) lacksMethod(method string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -295,7 +295,7 @@ func TestAnswers(t *testing.T) {
 		{"knob", &api.ResourceAllocationInfo{OciPropertyName: "memory.high", AllocationResult: "4096"}, []string{"unified memory.high 4096"}, ""},
 		{"not yet", &api.ResourceAllocationInfo{OciPropertyName: "CpusetCpus"}, nil, ""},
 		{"bad list", &api.ResourceAllocationInfo{OciPropertyName: "CpusetCpus", AllocationResult: "1-x"}, nil, "x"},
-		{"partition", &api.ResourceAllocationInfo{OciPropertyName: "cpuset.cpus.partition", AllocationResult: "root"}, nil, "would take"},
+		{"partition", &api.ResourceAllocationInfo{OciPropertyName: "cpuset.cpus.partition", AllocationResult: "root"}, nil, "could take"},
 		{"no property", &api.ResourceAllocationInfo{OciPropertyName: "Pids", AllocationResult: "1"}, nil, "is not a property"},
 		{"negative", &api.ResourceAllocationInfo{AllocatedQuantity: -1, Envs: map[string]string{"A": "b"}}, nil, "not an amount"},
 		{"infinite", &api.ResourceAllocationInfo{AllocatedQuantity: math.Inf(1), Envs: map[string]string{"A": "b"}}, nil, "not an amount"},

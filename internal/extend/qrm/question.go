@@ -12,15 +12,15 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Keys of a pod's labels and annotations from which the fields of requests are set.
+// Keys of a pod's labels and annotations whose values are copied into requests to plugins.
 const (
-	mainContainer = "kubernetes.io/main-container-name" // annotation
+	mainContainer = "kubernetes.io/main-container-name" // annotation; selects the container with the type MAIN
 	podRole       = "katalyst.kubewharf.io/pod_role"    // label
 	podType       = "katalyst.kubewharf.io/pod_type"    // annotation
 )
 
-// Question has the requests about a new container: one to each plugin that serves a resource which the container
-// requests.
+// Question has the requests to plugins about a new container. It has one request to each plugin that serves a resource
+// of the container's requests.
 type Question struct {
 	manager        *Manager
 	pluginRequests []pluginRequest
@@ -29,7 +29,7 @@ type Question struct {
 	associations []*association
 	pod          *lifecycle.Pod
 	container    string
-	// beforeCreation means that the question is asked before the runtime reports the container.
+	// beforeCreation means that the agent asks the question before the runtime reports the container.
 	beforeCreation bool
 }
 
@@ -37,12 +37,12 @@ type Question struct {
 type pluginRequest struct {
 	plugin    *plugin
 	request   *api.ResourceRequest
-	podAmount float64 // the amount that the whole pod requests; 0 if plugins decide by container
+	podAmount float64 // the amount that the whole pod requests; 0 if plugins decide for each container separately
 }
 
-// Question returns the question about a new container; nil if no plugin serves a resource or has an associated
-// device that the container requests. If the agent does not know the container's requests, the question has only a
-// problem.
+// Question returns the question about a new container. It returns nil if the container requests no resource that a
+// plugin serves, and no associated device of a plugin. If the agent does not know the container's requests, the
+// question has no request to a plugin, but a problem.
 func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec) *Question {
 	plugins := m.sortedPlugins()
 	if len(plugins) == 0 {
@@ -77,9 +77,9 @@ func (m *Manager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *l
 	return q
 }
 
-// requestedAmounts returns the requested amounts by the plugins' resource names, in base units: CPUs, bytes or pieces.
-// If a container requests two resources that the same plugin serves, requestedAmounts stores a problem and leaves out
-// both.
+// requestedAmounts returns the requested amounts by the plugins' resource names, in base units: CPUs, bytes or a number
+// of devices. If a container requests two resources that the same plugin serves, requestedAmounts adds a problem to q
+// and leaves out both resources.
 func (q *Question) requestedAmounts(requests lifecycle.Amounts) map[string]float64 {
 	const milli = 1000
 	out := map[string]float64{}
@@ -99,7 +99,7 @@ func (q *Question) requestedAmounts(requests lifecycle.Amounts) map[string]float
 		if first, twice := from[served]; twice {
 			q.problems = append(q.problems, lifecycle.Problem{
 				Hook: lifecycle.ResourcePluginName, Key: served, Value: first + " and " + name,
-				Reason: "the container requests both resources, and one plugin serves both (resourcePlugins.names)", Then: "the plugin is not asked",
+				Reason: "the container requests both resources, and one plugin serves both (resourcePlugins.names)", Then: "the agent does not ask the plugin",
 			})
 			delete(out, served)
 			continue
@@ -109,7 +109,7 @@ func (q *Question) requestedAmounts(requests lifecycle.Amounts) map[string]float
 	return out
 }
 
-// requestOf returns the request for one resource, in the same form as in Katalyst's kubelet.
+// requestOf returns the request for one resource, with the same fields as the requests of Katalyst's kubelet.
 func requestOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec, resource string, amount float64) *api.ResourceRequest {
 	kind, index := roleOf(pod, spec, ctr)
 	return &api.ResourceRequest{
@@ -119,8 +119,9 @@ func requestOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.Contai
 	}
 }
 
-// roleOf returns the type of a container, and its index in its list in the pod's spec. The protocol has no type for
-// init containers with restartPolicy Always, so they count as sidecars.
+// roleOf returns the type of a container. It also returns the container's index in initContainers, containers or
+// ephemeralContainers of the pod's spec. The protocol has no type for init containers with restartPolicy Always, so
+// they have the type SIDECAR.
 func roleOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec) (kind api.ContainerType, index uint64) {
 	first := ""
 	for _, c := range spec.Containers {
@@ -159,7 +160,7 @@ func (q *Question) forEachRequest(do func(i int, it pluginRequest)) {
 	all.Wait()
 }
 
-// callProblem returns the problem for a failed call.
+// callProblem returns the problem for a failed call. then says what the agent does after the failure.
 func callProblem(p *plugin, method string, err error, then string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: lifecycle.ResourcePluginName, Key: p.resource, Value: method, Reason: err.Error(), Then: then, Warning: true}
 }
@@ -181,8 +182,9 @@ func (q *Question) Hints(ctx context.Context) (out []lifecycle.ResourceHints, pr
 	return append(out, more...), append(problems, failures...)
 }
 
-// hintsOf asks one plugin for hints. An existing allocation keeps its NUMA nodes. If the plugin answers with an
-// error, no NUMA node has the resource. If the plugin does not answer, there are no hints.
+// hintsOf returns one plugin's hints. If the container already has an allocation, hintsOf returns the hints of this
+// allocation, so that the container keeps its NUMA nodes. If the plugin answers with an error, the list of hints is
+// empty: no NUMA node has the resource. If the plugin does not answer, hintsOf returns nil, and every node is possible.
 func (q *Question) hintsOf(ctx context.Context, it pluginRequest) ([]lifecycle.ResourceHints, []lifecycle.Problem) {
 	if a, known := q.manager.answerBeforeCreation(it.request); known {
 		return a.hints(), nil
@@ -200,21 +202,21 @@ func (q *Question) hintsOf(ctx context.Context, it pluginRequest) ([]lifecycle.R
 	err := it.plugin.call(ctx, "GetTopologyHints", it.request, &resp, &raw)
 	switch {
 	case resultOf(err) == Failed:
-		p := callProblem(it.plugin, "GetTopologyHints", err, "no NUMA node has the resource")
+		p := callProblem(it.plugin, "GetTopologyHints", err, "the agent assumes that no NUMA node has the resource")
 		return []lifecycle.ResourceHints{{Resource: it.plugin.resource, Hints: []lifecycle.NUMAHint{}}}, []lifecycle.Problem{p}
 	case err != nil:
 		return nil, []lifecycle.Problem{callProblem(it.plugin, "GetTopologyHints", err, "the agent places the container without hints for the resource")}
 	}
-	const resourceHints = 10 // the field of ResourceHintsResponse
-	return hintsFrom(it.plugin.resource, resp.GetResourceHints(), withoutValue(raw, resourceHints))
+	const resourceHints = 10 // the number of this field in ResourceHintsResponse
+	return hintsFrom(it.plugin.resource, resp.GetResourceHints(), keysWithoutValue(raw, resourceHints))
 }
 
-// maxHints limits the hints of one resource. An answer for 64 NUMA nodes cannot list all sets of nodes.
+// maxHints limits the hints of one resource. No plugin can send a hint for each of the 2^64 sets of 64 NUMA nodes.
 const maxHints = 1024
 
-// hintsFrom converts the hints of an answer. It includes hints of accompanying resources. free has the resources for
-// which the plugin has no preference.
-func hintsFrom(resource string, from map[string]*api.ListOfTopologyHints, free map[string]bool) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
+// hintsFrom converts the hints in a plugin's answer. An answer may have hints for several resources. noPreference has
+// the resources for which the plugin has no preference: hintsFrom returns no hints for them.
+func hintsFrom(resource string, from map[string]*api.ListOfTopologyHints, noPreference map[string]bool) (out []lifecycle.ResourceHints, problems []lifecycle.Problem) {
 	complain := func(name, reason string) {
 		problems = append(problems, lifecycle.Problem{
 			Hook: lifecycle.ResourcePluginName, Key: resource, Value: shorten(name), Reason: reason, Then: "the agent ignores these hints", Warning: true,
@@ -226,7 +228,7 @@ func hintsFrom(resource string, from map[string]*api.ListOfTopologyHints, free m
 	}
 	for _, name := range sortedKeys(from) {
 		switch list := from[name].GetHints(); {
-		case free[name]:
+		case noPreference[name]:
 		case !isResourceName(name):
 			complain(name, "is not the name of a resource")
 		case len(list) > maxHints:
@@ -261,7 +263,7 @@ func convertHints(list []*api.TopologyHint) []lifecycle.NUMAHint {
 	return out
 }
 
-// maxNodes is the highest number of NUMA nodes in a hint.
+// maxNodes limits the number of NUMA nodes in a hint. An id of a NUMA node is less than maxNodes.
 const maxNodes = 1024
 
 // Refusal is the error for a container that is refused because it cannot get a resource.
@@ -278,12 +280,12 @@ func (r *Refusal) Error() string {
 // Unwrap returns the error of the call.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Allocate asks plugins to allocate the resources. at has the NUMA nodes that the agent chose; nil if it chose none. If
-// a plugin fails, Allocate uses its last answer for the container.
-func (q *Question) Allocate(ctx context.Context, at *lifecycle.Affinity) (out lifecycle.HookServerAnswer, err error) {
+// Allocate asks plugins to allocate the resources. affinity has the NUMA nodes that the agent chose; nil if it chose
+// none. If a call fails, Allocate uses the plugin's last answer for the container.
+func (q *Question) Allocate(ctx context.Context, affinity *lifecycle.Affinity) (out lifecycle.HookServerAnswer, err error) {
 	answers := make([]*api.ResourceAllocation, len(q.pluginRequests))
 	failed := make([]error, len(q.pluginRequests))
-	q.forEachRequest(func(i int, it pluginRequest) { answers[i], failed[i] = q.allocate(ctx, it, at) })
+	q.forEachRequest(func(i int, it pluginRequest) { answers[i], failed[i] = q.allocate(ctx, it, affinity) })
 	for i, it := range q.pluginRequests {
 		if failed[i] != nil {
 			then := "the container does not get the resource"
@@ -299,7 +301,7 @@ func (q *Question) Allocate(ctx context.Context, at *lifecycle.Affinity) (out li
 		out.Values = append(out.Values, values...)
 		out.Problems = append(out.Problems, problems...)
 	}
-	out.Problems = append(out.Problems, q.allocateDevices(ctx, at)...)
+	out.Problems = append(out.Problems, q.allocateDevices(ctx, affinity)...)
 	out.Problems = lifecycle.LimitProblems(out.Problems, lifecycle.MaxProblems)
 	return out, err
 }
@@ -323,7 +325,7 @@ func (q *Question) allocate(ctx context.Context, it pluginRequest, at *lifecycle
 	}
 	q.manager.noteAsked(it.request, q.beforeCreation)
 	if it.podAmount > 0 {
-		if answered := q.manager.podAnswer(it.request); answered != nil { // the plugin answered for an earlier container of the pod
+		if answered := q.manager.podAnswer(it.request); answered != nil { // the plugin has already allocated for the whole pod
 			q.manager.storeAnswer(it.request, answered.answer, answered.podAmount, q.beforeCreation)
 			return answered.answer, nil
 		}
@@ -336,9 +338,9 @@ func (q *Question) allocate(ctx context.Context, it pluginRequest, at *lifecycle
 	return answer, nil
 }
 
-// requestAllocation asks a plugin to allocate a resource. If podAmount is not 0 and the plugin has the method
-// AllocateForPod, requestAllocation asks for the whole pod and returns podAmount. Otherwise it asks for the container
-// and returns 0.
+// requestAllocation asks a plugin to allocate a resource. If podAmount is not 0 and the plugin implements
+// AllocateForPod, requestAllocation asks for the whole pod, and the returned amount is podAmount. Otherwise it asks for
+// the container, and the returned amount is 0.
 func (m *Manager) requestAllocation(ctx context.Context, p *plugin, request *api.ResourceRequest, podAmount float64) (*api.ResourceAllocation, float64, error) {
 	if podAmount > 0 {
 		if answer, known, err := m.allocateForPod(ctx, p, request, podAmount); known {
@@ -350,8 +352,8 @@ func (m *Manager) requestAllocation(ctx context.Context, p *plugin, request *api
 	return resp.GetAllocationResult(), 0, err
 }
 
-// PreStart notifies plugins that a container will start. It notifies only plugins that require it and have an
-// allocation for the container.
+// PreStart calls PreStartContainer of plugins before a container starts. It calls only plugins with the option
+// preStartRequired that have an allocation for the container.
 func (m *Manager) PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) (problems []lifecycle.Problem) {
 	for _, p := range m.sortedPlugins() {
 		if !p.options.preStartRequired || !m.hasAllocation(pod.UID, ctr.Name, p.resource) {

@@ -15,8 +15,8 @@ import (
 )
 
 // reconcileAll asks plugins for their allocations until ctx ends. It asks plugins with the option NeedReconcile at
-// regular intervals, and each other plugin once. It asks them in parallel, so that a plugin that hangs does not delay
-// the others. At each interval it also sends plugins the devices of their associated resources.
+// regular intervals, and each other plugin once. It asks all plugins in parallel, so that a plugin that hangs does not
+// delay the calls of other plugins. At each interval it also sends plugins the lists of their associated devices.
 func (m *Manager) reconcileAll(ctx context.Context) {
 	tick := time.NewTicker(m.opts.ReconcileInterval)
 	defer tick.Stop()
@@ -37,13 +37,13 @@ func (m *Manager) reconcileAll(ctx context.Context) {
 	}
 }
 
-// reconcile reads the allocations of one plugin, and stores those that differ from its last answers. If the plugin does
-// not list a stored allocation, reconcile requests the allocation again.
+// reconcile reads the allocations of one plugin, and stores those that differ from the stored allocations. If the
+// plugin does not list a stored allocation, reconcile asks the plugin to allocate the resource again.
 func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	var resp api.GetResourcesAllocationResponse
 	before := m.containerAllocations(p.resource)
 	if err := p.call(ctx, "GetResourcesAllocation", &api.GetResourcesAllocationRequest{}, &resp, nil); err != nil {
-		return // States returns the error
+		return // call has stored the error, and States returns it
 	}
 	pods := m.adoptAllocations(p.resource, resp.GetPodResources())
 	for _, at := range before {
@@ -67,9 +67,9 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	}
 }
 
-// adoptAllocations stores the allocations of a plugin for pods of the node that are not stored yet, because the state
-// of an earlier agent was lost. It returns the pods with such allocations. If a plugin lists allocations for a pod that
-// the node does not have, adoptAllocations releases them at the second call.
+// adoptAllocations stores those allocations of a plugin for the node's pods that the manager does not have, because the
+// state of an earlier agent was lost. It returns the UIDs of the pods with such allocations. If a plugin lists
+// allocations for a pod that the node does not have, adoptAllocations releases these allocations at its second call.
 func (m *Manager) adoptAllocations(resource string, pods map[string]*api.ContainerResources) (taken []string) {
 	var unstored []string
 	m.mu.Lock()
@@ -108,8 +108,8 @@ func (m *Manager) adoptAllocations(resource string, pods map[string]*api.Contain
 	return taken
 }
 
-// hasAnswersFor reports whether there is a stored answer for each container in a plugin's allocations for the pod. p
-// may be nil.
+// hasAnswersFor reports whether the manager has a stored answer for each container in a plugin's allocations for the
+// pod. p may be nil.
 func (p *pod) hasAnswersFor(resource string, of *api.ContainerResources) bool {
 	if p == nil || !p.askedResources[resource] {
 		return false
@@ -122,8 +122,8 @@ func (p *pod) hasAnswersFor(resource string, of *api.ContainerResources) bool {
 	return true
 }
 
-// storeAllocations stores a plugin's allocations for the containers of a pod without stored answers. The caller holds
-// mu.
+// storeAllocations stores a plugin's allocations for those containers of a pod that have no stored answer of the
+// plugin. The caller holds mu.
 func (m *Manager) storeAllocations(resource, uid string, of *api.ContainerResources) {
 	p := m.pods[uid]
 	if p == nil {
@@ -144,20 +144,20 @@ func (m *Manager) storeAllocations(resource, uid string, of *api.ContainerResour
 	m.wake()
 }
 
-// removeMigrated removes stored allocations that come from a checkpoint, if their resources are part of the answer of
-// another plugin.
-func (p *pod) removeMigrated(container, resource string, now *api.ResourceAllocation) {
+// removeMigrated removes a container's stored allocations that come from a checkpoint and whose resources are also in
+// answer, the allocation by the plugin of another resource.
+func (p *pod) removeMigrated(container, resource string, answer *api.ResourceAllocation) {
 	if !p.migrated {
 		return
 	}
-	for name := range now.GetResourceAllocation() {
+	for name := range answer.GetResourceAllocation() {
 		if name != resource && p.answers[container][name].adopted {
 			delete(p.answers[container], name)
 		}
 	}
 }
 
-// containerAllocation is a container, with the stored answer of one plugin for it.
+// containerAllocation is a stored allocation of one plugin, with the pod UID and the name of the container.
 type containerAllocation struct {
 	uid, container string
 	storedAllocation
@@ -177,8 +177,9 @@ func (m *Manager) containerAllocations(resource string) (out []containerAllocati
 	return out
 }
 
-// repeatAllocation asks the plugin again for an allocation that it lacks, on the same NUMA nodes. It returns nil if the
-// plugin refuses. It also returns nil for init containers, which have probably ended, and for adopted allocations.
+// repeatAllocation asks the plugin to make an allocation again that the plugin has lost, on the same NUMA nodes. It
+// returns nil if the call fails. It also returns nil for init containers, which have probably ended, and for adopted
+// allocations, because their original requests are unknown.
 func (m *Manager) repeatAllocation(ctx context.Context, p *plugin, at containerAllocation) *api.ResourceAllocation {
 	if at.adopted || at.request.GetContainerType() == api.ContainerType_INIT {
 		return nil
@@ -192,20 +193,21 @@ func (m *Manager) repeatAllocation(ctx context.Context, p *plugin, at containerA
 	return answer
 }
 
-// replaceAnswer stores a new answer. It returns false if the stored answer is equal or newer, or if the pod has ended.
-func (m *Manager) replaceAnswer(resource string, at containerAllocation, now *api.ResourceAllocation) bool {
+// replaceAnswer replaces the stored allocation old by the plugin's new answer. It returns false and stores nothing if
+// the pod has ended, if the stored answer is not the one in old any more, or if it is equal to the new answer.
+func (m *Manager) replaceAnswer(resource string, old containerAllocation, answer *api.ResourceAllocation) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.pods[at.uid]
+	p := m.pods[old.uid]
 	if p == nil {
 		return false
 	}
-	have, is := p.answers[at.container][resource]
-	if !is || have.answer != at.answer || proto.Equal(have.answer, now) {
-		return false // the stored answer is equal, or newer than the plugin's list
+	have, is := p.answers[old.container][resource]
+	if !is || have.answer != old.answer || proto.Equal(have.answer, answer) {
+		return false
 	}
-	p.answers[at.container][resource] = storedAllocation{request: have.request, answer: now, adopted: have.adopted, beforeCreation: have.beforeCreation, podAmount: have.podAmount}
-	p.removeMigrated(at.container, resource, now)
+	p.answers[old.container][resource] = storedAllocation{request: have.request, answer: answer, adopted: have.adopted, beforeCreation: have.beforeCreation, podAmount: have.podAmount}
+	p.removeMigrated(old.container, resource, answer)
 	return true
 }
 

@@ -10,32 +10,32 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// removal identifies the release of one pod's allocations by one plugin.
+// removal identifies the release of a pod's allocations by the plugin of one resource.
 type removal struct{ resource, uid string }
 
 const (
-	// retryRemovals is the interval at which the manager tries again the releases that a plugin has not confirmed.
+	// retryRemovals is the interval at which the manager repeats the releases that plugins have not confirmed.
 	retryRemovals = 2 * time.Second
 	// saveDelay is the time for which the manager collects changes before it saves the state of all pods.
 	saveDelay = 100 * time.Millisecond
-	// saveDelayFactor makes the delay longer if saves are slow: it is saveDelayFactor times the duration of the last
-	// save, and at most maxSaveDelay. If the agent crashes before a save, plugins and containers' records still have
-	// the allocations.
+	// If saves are slow, the manager collects changes for a longer time: for saveDelayFactor times the duration of the
+	// last save, but at most for maxSaveDelay. If the agent crashes before a save, no allocation is lost, because the
+	// plugins and the containers' annotations also have the allocations.
 	saveDelayFactor, maxSaveDelay = 30, 3 * time.Second
-	// maxRemovals limits the pending releases of one plugin. Katalyst's plugins also release pods that no longer
-	// exist by themselves.
+	// maxRemovals limits the pending releases of one plugin. Katalyst's plugins also release the allocations of ended
+	// pods without a request.
 	maxRemovals = 4096
 )
 
 // Remove queues the release of a pod's allocations. If a plugin does not answer, the manager tries again later. For an
-// unknown pod, Remove queues a release by each plugin, because an earlier agent may have made allocations.
+// unknown pod, Remove queues a release by each plugin, because an earlier agent may have requested allocations.
 func (m *Manager) Remove(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.removeLocked(uid)
 }
 
-// removeLocked queues the releases of a pod's allocations, as Remove does. The caller holds mu.
+// removeLocked is the method Remove for callers that hold mu.
 func (m *Manager) removeLocked(uid string) {
 	asked := map[string]bool{}
 	p := m.pods[uid]
@@ -59,14 +59,15 @@ func (m *Manager) releaseLater(resource, uid string) {
 		m.removals[resource] = map[string]bool{}
 	}
 	if len(m.removals[resource]) >= maxRemovals {
-		m.opts.Log.Warn("a resource plugin does not release pods, and too many releases are pending: the agent drops the newest release", logkey.Key, resource)
+		m.opts.Log.Warn("too many releases of pods by a resource plugin are pending; the agent does not ask the plugin to release this pod", logkey.Key, resource, logkey.UID, uid)
 		return
 	}
 	m.removals[resource][uid] = true
 	m.wake()
 }
 
-// ReleaseEnded releases the allocations of all pods that are not in live, the UIDs of the runtime's pods.
+// ReleaseEnded releases the allocations of all ended pods. live has the UIDs of the pods that the runtime has; all
+// other pods have ended.
 func (m *Manager) ReleaseEnded(live map[string]bool) {
 	for _, uid := range m.podUIDs() {
 		if !live[uid] {
@@ -78,8 +79,8 @@ func (m *Manager) ReleaseEnded(live map[string]bool) {
 	m.mu.Unlock()
 }
 
-// cancelRelease cancels the pending release of a pod that gets a new sandbox. If a release is in progress,
-// cancelRelease waits until it has ended.
+// cancelRelease cancels the pending release of a pod, because the pod gets a new allocation. If a release is in
+// progress, cancelRelease waits until the release has ended.
 func (m *Manager) cancelRelease(ctx context.Context, resource, uid string) error {
 	for {
 		m.mu.Lock()
@@ -92,16 +93,16 @@ func (m *Manager) cancelRelease(ctx context.Context, resource, uid string) error
 		select {
 		case <-under:
 		case <-ctx.Done():
-			return &callError{result: TimedOut, message: "the plugin did not release the pod's earlier sandbox in time"}
+			return &callError{result: TimedOut, message: "the plugin did not release the pod's earlier allocations in time"}
 		}
 	}
 }
 
-// saveAndRelease saves the state after changes, and releases pods, until ctx ends.
+// saveAndRelease saves the state after changes, and asks plugins to release pods, until ctx ends.
 func (m *Manager) saveAndRelease(ctx context.Context) {
 	tick := time.NewTicker(retryRemovals)
 	defer tick.Stop()
-	due := time.NewTimer(math.MaxInt64) // of the next save
+	due := time.NewTimer(math.MaxInt64) // fires at the time of the next save
 	defer due.Stop()
 	waiting, pause := false, saveDelay
 	for {
@@ -129,8 +130,8 @@ func (m *Manager) saveAndRelease(ctx context.Context) {
 	}
 }
 
-// releasePods asks one plugin to release its pending pods. It stops at the first failure. It reports whether the
-// plugin released a pod.
+// releasePods asks one plugin to release the pods whose releases are pending. It stops at the first failure. It reports
+// whether the plugin released a pod.
 func (m *Manager) releasePods(ctx context.Context, p *plugin) (any bool) {
 	for ctx.Err() == nil {
 		r, done := m.nextRemoval(p.resource)

@@ -25,19 +25,19 @@ const (
 	reportMethod = "GetTopologyAwareResources"
 	// reportPeriod is the interval between two requests about a container whose allocation did not change.
 	reportPeriod = time.Minute
-	// reportTick is the interval at which the manager looks for containers whose reportPeriod has passed. reportBatch
+	// At each reportTick, the manager looks for containers whose last request was a reportPeriod ago. reportBatch
 	// limits the requests to one plugin at a tick, so that a thousand containers do not cause too many calls.
 	reportTick  = 5 * time.Second
 	reportBatch = 64
 )
 
-// readReports asks plugins for reports about the containers for which they have allocations, until ctx ends. It
-// asks soon after an allocation has changed, and at regular intervals.
+// readReports asks plugins for reports about the containers with allocations of these plugins, until ctx ends. It asks
+// soon after an allocation has changed, and at regular intervals.
 func (m *Manager) readReports(ctx context.Context) {
 	tick := time.NewTicker(reportTick)
 	defer tick.Stop()
 	for {
-		again := 0
+		maxRepeated := 0
 		select {
 		case <-ctx.Done():
 			return
@@ -46,11 +46,11 @@ func (m *Manager) readReports(ctx context.Context) {
 				return
 			}
 		case <-tick.C:
-			again = reportBatch
+			maxRepeated = reportBatch
 		}
 		var all sync.WaitGroup
 		for _, p := range m.sortedPlugins() {
-			if due := m.dueReports(p, again); len(due) > 0 {
+			if due := m.dueReports(p, maxRepeated); len(due) > 0 {
 				all.Go(func() { m.readReportsOf(ctx, p, due) })
 			}
 		}
@@ -59,9 +59,9 @@ func (m *Manager) readReports(ctx context.Context) {
 }
 
 // dueReports returns the containers about which the manager must ask a plugin for a report. These are all containers
-// whose allocation changed since the last request, and at most again other containers, those with the oldest requests
-// first.
-func (m *Manager) dueReports(p *plugin, again int) (due []containerAllocation) {
+// whose allocation has changed since the last request, and at most maxRepeated containers whose allocation has not
+// changed. Of these, dueReports takes the containers with the oldest requests.
+func (m *Manager) dueReports(p *plugin, maxRepeated int) (due []containerAllocation) {
 	if p.lacksMethod(reportMethod) {
 		return nil
 	}
@@ -77,17 +77,19 @@ func (m *Manager) dueReports(p *plugin, again int) (due []containerAllocation) {
 		case r.allocation != at.answer:
 			due = append(due, at)
 		case at.request.GetContainerType() == api.ContainerType_INIT: // init containers end soon
-		case again > 0 && now.Sub(r.requestedAt) >= reportPeriod:
+		case maxRepeated > 0 && now.Sub(r.requestedAt) >= reportPeriod:
 			old = append(old, aged{at, r.requestedAt})
 		}
 	}
 	slices.SortStableFunc(old, func(a, b aged) int { return a.at.Compare(b.at) })
-	for _, a := range old[:min(len(old), again)] {
+	for _, a := range old[:min(len(old), maxRepeated)] {
 		due = append(due, a.containerAllocation)
 	}
 	return due
 }
 
+// reportOf returns the stored report about a container. If the pod has ended, it returns a report whose allocation is
+// at.answer, so that the allocation does not count as changed.
 func (m *Manager) reportOf(resource string, at containerAllocation) containerReport {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,8 +100,8 @@ func (m *Manager) reportOf(resource string, at containerAllocation) containerRep
 }
 
 // readReportsOf asks one plugin for reports about containers, one after the other. It stops if the plugin does not
-// answer. It continues after an error in an answer, which concerns only one container. If there is no new report, the
-// last report stays stored.
+// answer. If the plugin answers with an error, it continues, because the error concerns only one container. Without a
+// new report about a container, the last report stays stored.
 func (m *Manager) readReportsOf(ctx context.Context, p *plugin, due []containerAllocation) {
 	for _, at := range due {
 		var resp api.GetTopologyAwareResourcesResponse
@@ -138,7 +140,8 @@ func (m *Manager) noteReport(resource string, at containerAllocation, amounts []
 	p.reports[at.container][resource] = containerReport{amounts, at.answer, m.opts.Now()}
 }
 
-// reportedAmounts converts an answer. It returns nil if the answer is about another container.
+// reportedAmounts converts a plugin's report. It returns nil if the report is about another container, or has too many
+// resources.
 func reportedAmounts(at containerAllocation, resp *api.GetTopologyAwareResourcesResponse) []lifecycle.PluginAmount {
 	reported := resp.GetContainerTopologyAwareResources()
 	all := reported.GetAllocatedResources()

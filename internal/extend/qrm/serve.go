@@ -47,6 +47,7 @@ func (m *Manager) serve(ctx context.Context) {
 	}
 }
 
+// serveOnce opens the socket and serves registrations until ctx ends, or until the socket file is removed.
 func (m *Manager) serveOnce(ctx context.Context, path string) error {
 	l, release, err := socket.Claim(ctx, socket.ServerSocket{Path: path, Mode: 0o600, Key: "resourcePlugins.directory", Program: "a manager of resource plugins"})
 	if err != nil {

@@ -19,18 +19,19 @@ type pod struct {
 	// askedResources are the resources that the manager asked plugins to allocate for the pod. The manager must ask
 	// these plugins to release the pod.
 	askedResources map[string]bool
-	// answers has the answers by container and plugin resource.
+	// answers has the allocations, by container name and by the resource of the plugin that made them.
 	answers map[string]map[string]storedAllocation
-	// reports are the last reports of plugins about these allocations, by container and plugin resource.
+	// reports are the last reports of plugins about these allocations, by container name and by the plugin's resource.
 	reports map[string]map[string]containerReport
 	// noContainerYet means that no container of the pod was created yet.
 	noContainerYet bool
-	// migrated means that the allocations are from an earlier manager's checkpoint. Some of its resources may be
-	// accompanying resources in the answer of another plugin.
+	// migrated means that the allocations are from an earlier manager's checkpoint. The checkpoint lists each resource
+	// separately, although one plugin may have allocated several resources in one answer.
 	migrated bool
 }
 
-// storedAllocation is one allocation. It has the last answer, and the request, so that the manager can repeat it.
+// storedAllocation is one allocation: the plugin's last answer, and the request, so that the manager can repeat the
+// request.
 type storedAllocation struct {
 	request *api.ResourceRequest
 	answer  *api.ResourceAllocation
@@ -52,7 +53,7 @@ func newPod() *pod {
 	return &pod{askedResources: map[string]bool{}, answers: map[string]map[string]storedAllocation{}}
 }
 
-// noteAsked stores that the manager asks a plugin to allocate a resource for a pod.
+// noteAsked stores that the manager will ask a plugin to allocate a resource for a pod.
 func (m *Manager) noteAsked(req *api.ResourceRequest, beforeCreation bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +84,7 @@ func (m *Manager) storeAnswer(req *api.ResourceRequest, answer *api.ResourceAllo
 	m.wake()
 }
 
-// lastAnswer returns the last answer for a container; nil if there is none.
+// lastAnswer returns a plugin's last allocation for the container and resource of a request; nil if there is none.
 func (m *Manager) lastAnswer(req *api.ResourceRequest) *api.ResourceAllocation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,8 +102,8 @@ func (m *Manager) hasAllocation(uid, container, resource string) bool {
 	return p != nil && p.answers[container][resource].answer != nil
 }
 
-// allocatedHints returns the hints in the stored allocation for a container, so that a container that is created
-// again keeps its NUMA nodes.
+// allocatedHints returns the hints in the stored allocation for a container, so that a container that is created again
+// keeps its NUMA nodes. The bool is false if there is no such allocation, or if it is smaller than the request.
 func (m *Manager) allocatedHints(it pluginRequest) (lifecycle.ResourceHints, bool) {
 	req, name := it.request, it.request.GetResourceName()
 	answer, needed := m.lastAnswer(req), req.GetResourceRequests()[name]
@@ -127,6 +128,7 @@ type savedState struct {
 	Removals map[string][]string `json:"removals,omitempty"` // pod UIDs by resource
 }
 
+// savedPlugin is the JSON form of a plugin's registration.
 type savedPlugin struct {
 	Resource  string `json:"resource"`
 	Socket    string `json:"socket"`
@@ -134,29 +136,32 @@ type savedPlugin struct {
 	PreStart  bool   `json:"preStart,omitempty"`
 	Aligned   bool   `json:"aligned,omitempty"`
 	Reconcile bool   `json:"reconcile,omitempty"`
-	// Associated are the resources of the plugin's associated devices.
+	// Associated are the resource names of the plugin's associated devices.
 	Associated []string `json:"associated,omitempty"`
 }
 
+// savedPod is the JSON form of a pod. Asked has the resources that plugins were asked to allocate.
 type savedPod struct {
 	Asked    []string `json:"asked"`
 	Migrated bool     `json:"migrated,omitempty"`
-	// Answers has requests and answers by container and plugin resource.
+	// Answers has the allocations, by container name and by the resource of the plugin that made them.
 	Answers map[string]map[string]savedAnswer `json:"answers,omitempty"`
 }
 
+// savedAnswer is the JSON form of a storedAllocation. Ahead is its field beforeCreation.
 type savedAnswer struct {
 	Request []byte `json:"request"`
 	Answer  []byte `json:"answer"`
 	Adopted bool   `json:"adopted,omitempty"`
 	Ahead   bool   `json:"ahead,omitempty"`
-	// Pod is the amount that the whole pod requests, if the answer is for all of its containers.
+	// Pod is the amount that the whole pod requests, if the answer is for all containers of the pod; else 0.
 	Pod float64 `json:"pod,omitempty"`
 }
 
+// savedVersion is the version of the format of savedState.
 const savedVersion = 1
 
-// saveState saves the state.
+// saveState saves the state by Options.SaveState.
 func (m *Manager) saveState() {
 	if m.opts.SaveState == nil {
 		return
@@ -170,6 +175,7 @@ func (m *Manager) saveState() {
 	}
 }
 
+// stateToSave returns the current state in the form that is saved.
 func (m *Manager) stateToSave() savedState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,7 +194,7 @@ func (m *Manager) stateToSave() savedState {
 					req, err := encode.Marshal(a.request)
 					text, err2 := encode.Marshal(a.answer)
 					if err != nil || err2 != nil {
-						continue // a message of proto3 that was decoded can be encoded
+						continue // never happens: a decoded message of proto3 can always be encoded
 					}
 					a.encoded = &encodedAllocation{req, text}
 					allocations[resource] = a
@@ -217,8 +223,9 @@ func (m *Manager) pendingReleases(resource string) []string {
 	return uids
 }
 
-// restoreState loads a saved state. If it cannot read the state, it logs a warning and loads nothing. The manager later
-// asks plugins for their allocations.
+// restoreState loads a saved state. Without a saved state, it reads the checkpoint of an earlier manager. If the saved
+// state is invalid, restoreState logs a warning and loads nothing. The manager later asks plugins for their
+// allocations.
 func (m *Manager) restoreState(data []byte) {
 	if len(data) == 0 {
 		m.readOldCheckpoint()
@@ -255,6 +262,7 @@ func (m *Manager) restoreState(data []byte) {
 	}
 }
 
+// restorePod converts a saved pod. If err is not nil, restorePod decodes no messages and returns err.
 func restorePod(p savedPod, err error) (*pod, error) {
 	out := newPod()
 	out.migrated = p.Migrated
@@ -282,16 +290,16 @@ type State struct {
 	Resource, Socket, Err string
 	// Answering means that the plugin answered its last call, and that its socket exists.
 	Answering bool
-	// Aligned, Reconciled and PreStart are options of the plugin.
+	// Aligned, Reconciled and PreStart are the plugin's options topologyAligned, needReconcile and preStartRequired.
 	Aligned, Reconciled, PreStart bool
-	Calls, Failed                 uint64
-	// Replaced counts earlier registrations for the resource. Pods is the number of pods for which the plugin was asked
-	// to allocate. Removals is the number of pods that the plugin must still release.
+	Calls, Failed                 uint64 // the number of calls, and of failed calls
+	// Replaced counts earlier registrations for the resource. Pods is the number of pods for which the manager asked
+	// the plugin to allocate. Removals is the number of pods that the plugin must still release.
 	Replaced, Pods, Removals int
 }
 
 // States returns the states of plugins, the last refused registrations, and the reason why the manager cannot serve its
-// socket.
+// socket ("" if it can).
 func (m *Manager) States() (plugins []State, refused []RefusedRegistration, err string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

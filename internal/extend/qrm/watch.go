@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// quietTime is the time for which a directory must be unchanged before the manager reads it. maxQuietWait limits
-	// the wait for that.
+	// After a change of a directory, the manager waits until the directory has not changed for quietTime, but at most
+	// for maxQuietWait. Then it reads the directory.
 	quietTime    = 50 * time.Millisecond
 	maxQuietWait = 400 * time.Millisecond
-	// recheckInterval is the interval at which the manager reads the directories without an event of inotify.
+	// recheckInterval is the interval at which the manager reads the directories if inotify reports no event.
 	recheckInterval = time.Second
 	// maxSockets limits the files of one directory that the manager reads.
 	maxSockets = 256
@@ -33,7 +33,8 @@ const (
 	pluginType = "ResourcePlugin"
 )
 
-// foundSocket identifies one version of a socket in a watched directory.
+// foundSocket identifies a socket file in a watched directory. A new socket with the same path differs from the old
+// one.
 type foundSocket struct {
 	inode     uint64
 	changedAt int64 // the time of the inode's last change (ctime), in ns since 1970
@@ -43,10 +44,10 @@ type foundSocket struct {
 type watcher struct {
 	manager *Manager
 
-	unreadableDirs map[string]bool // the directories that the manager cannot read; only listSockets uses it
+	unreadableDirs map[string]bool // the directories that the manager cannot read; only listSockets uses this field
 
 	mu           sync.Mutex             // guards askedSockets
-	askedSockets map[string]foundSocket // the sockets that were asked, by path
+	askedSockets map[string]foundSocket // the sockets whose processes were asked for their identity, by path
 }
 
 // watchSockets finds the sockets of plugins until ctx ends.
@@ -67,7 +68,7 @@ func (w *watcher) listSockets() map[string]foundSocket {
 	out := map[string]foundSocket{}
 	for _, dir := range w.manager.opts.WatchDirectories {
 		entries, err := os.ReadDir(dir)
-		if err != nil && !w.unreadableDirs[dir] { // log it once: the directory may be missing until the first plugin starts
+		if err != nil && !w.unreadableDirs[dir] { // log this once: the directory may be missing until the first plugin starts
 			w.manager.opts.Log.Warn("the agent cannot read a directory of resource plugins; it tries again", logkey.File, dir, logkey.Err, err)
 		}
 		w.unreadableDirs[dir] = err != nil
@@ -84,7 +85,7 @@ func (w *watcher) listSockets() map[string]foundSocket {
 	return out
 }
 
-// pollSockets registers the plugins of new sockets, and marks plugins whose sockets were removed.
+// pollSockets lists the sockets, registers the plugins at new sockets, and marks plugins whose sockets were removed.
 func (w *watcher) pollSockets(ctx context.Context) {
 	present := w.listSockets()
 	w.mu.Lock()
@@ -147,6 +148,7 @@ func (w *watcher) identifyPlugin(ctx context.Context, path string) (answered boo
 	return true
 }
 
+// register checks the identity that the process at a socket has reported, and registers it as a plugin.
 func (w *watcher) register(ctx context.Context, path string, info *registry.PluginInfo) error {
 	r := registration{resource: info.GetName(), socket: path, watched: true, version: version}
 	if e := strings.TrimPrefix(info.GetEndpoint(), "unix://"); e != "" {

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// rawAnswerCodec encodes messages like gRPC's own codec. It also returns the bytes of an answer if rawAnswer.raw is
-// set.
+// rawAnswerCodec encodes messages in the same way as gRPC's own codec. If rawAnswer.raw is not nil, rawAnswerCodec also
+// stores the bytes of an answer.
 type rawAnswerCodec struct{}
 
 // rawAnswer is where rawAnswerCodec stores an answer and its bytes. raw is nil if the caller does not need the bytes.
@@ -31,7 +31,7 @@ func (rawAnswerCodec) Name() string { return "proto" }
 func (rawAnswerCodec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("encode a request of type %T: it is no proto.Message", v)
+		return nil, fmt.Errorf("encode a request of type %T: it is not a proto.Message", v)
 	}
 	data, err := proto.Marshal(m)
 	return mem.BufferSlice{mem.SliceBuffer(data)}, err
@@ -41,7 +41,7 @@ func (rawAnswerCodec) Marshal(v any) (mem.BufferSlice, error) {
 func (rawAnswerCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	a, ok := v.(*rawAnswer)
 	if !ok {
-		return fmt.Errorf("decode an answer of type %T: it is no *rawAnswer", v)
+		return fmt.Errorf("decode an answer of type %T: it is not a *rawAnswer", v)
 	}
 	all := data.Materialize()
 	if a.raw != nil {
@@ -50,10 +50,11 @@ func (rawAnswerCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(all, a.message)
 }
 
-// withoutValue returns the keys of a map field that have an entry without a value. Katalyst's plugins (gogo) encode a
-// nil message in this way: the plugin has no preference. An empty message means that the resource is not available. The
-// two messages are equal after decoding.
-func withoutValue(message []byte, field protowire.Number) map[string]bool {
+// keysWithoutValue returns the keys of a map field whose entries have no value. Katalyst's plugins (gogo) encode a nil
+// message as an entry without a value. A nil message means that the plugin has no preference, and an empty message
+// means that the resource is not available. Decoded messages do not show this difference, so keysWithoutValue reads the
+// bytes.
+func keysWithoutValue(message []byte, field protowire.Number) map[string]bool {
 	out := map[string]bool{}
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
@@ -82,7 +83,7 @@ func withoutValue(message []byte, field protowire.Number) map[string]bool {
 	return out
 }
 
-// mapEntry returns the key of an entry, and whether it has a value.
+// mapEntry returns the key of an entry of a map field. value reports whether the entry has a value.
 func mapEntry(entry []byte) (key string, value bool) {
 	const keyField, valueField = 1, 2
 	for len(entry) > 0 {

@@ -33,7 +33,7 @@ func TestWithoutValue(t *testing.T) {
 	message = append(message, entry("some", list)...)
 	message = append(message, entry("later", nil)...)
 	message = append(message, entry("later", list)...)
-	got := slices.Sorted(maps.Keys(withoutValue(message, 10)))
+	got := slices.Sorted(maps.Keys(keysWithoutValue(message, 10)))
 	if !slices.Equal(got, []string{"any"}) {
 		t.Errorf("without a value: %q", got)
 	}
@@ -48,7 +48,7 @@ func FuzzWithoutValue(f *testing.F) {
 	f.Add(append(entry("a", []byte{}), 0xff))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		defer clock.Watch(t, len(data))()
-		free := withoutValue(data, 10)
+		free := keysWithoutValue(data, 10)
 		var decoded api.ResourceHintsResponse
 		if proto.Unmarshal(data, &decoded) != nil {
 			return

@@ -1,5 +1,5 @@
-// Package condition writes the condition TrimtabReady of the node's Node object:
-// whether the agent works, and why not.
+// Package condition writes the condition TrimtabReady into the node's Node object. The condition says whether the agent
+// works, and if not, why.
 package condition
 
 import (
@@ -28,11 +28,11 @@ const Type = "TrimtabReady"
 const (
 	Ready                = "Ready"
 	NotReady             = "NotReady"
-	ConfigurationRefused = "ConfigurationRefused" // ready, with the last valid configuration
+	ConfigurationRefused = "ConfigurationRefused" // the agent is ready, but uses the last valid configuration
 	Stopped              = "AgentStopped"
 )
 
-// State is the content of the condition; the zero value removes the condition.
+// State is the content of the condition. The zero value means that the Node should not have the condition.
 type State struct {
 	Status  string // True, False or Unknown
 	Reason  string
@@ -43,14 +43,14 @@ type State struct {
 type Timing struct {
 	// Poll is how often the keeper reads the state.
 	Poll time.Duration
-	// Start and Change bound the random wait before the first write, and before each later
-	// one, so that a thousand nodes do not write at the same time.
+	// Start limits the random wait before the first write. Change limits the random wait before each later write.
+	// The waits prevent a thousand nodes from writing at the same time.
 	Start, Change time.Duration
-	// Heartbeat is how often the keeper writes the condition without a change.
+	// Heartbeat is how often the keeper writes the condition if it does not change.
 	Heartbeat time.Duration
 }
 
-// DefaultTiming returns an agent's timing.
+// DefaultTiming returns the timing that the agent uses.
 func DefaultTiming() Timing {
 	return Timing{Poll: 2 * time.Second, Start: 30 * time.Second, Change: 4 * time.Second, Heartbeat: 10 * time.Minute}
 }
@@ -64,28 +64,29 @@ type Keeper struct {
 
 	mu             sync.Mutex // guards the fields below
 	written        State
-	writtenAt      time.Time // of the last write; zero for none
-	transitionTime string    // lastTransitionTime from the API server
+	writtenAt      time.Time // the time of the last successful write; zero for none
+	transitionTime string    // the condition's lastTransitionTime
 	writes         uint64
-	lastErr        error // the error of the last write
+	lastErr        error // the error of the last write; nil if it succeeded
 	// failures counts the writes that failed.
 	failures uint64
 }
 
-// New makes a keeper of the condition. state must not block.
+// New makes a keeper of the condition. The function state returns the present content, and must not block.
 func New(c *kube.Client, state func() State, t Timing) *Keeper {
 	return &Keeper{client: c, state: state, timing: t, writeLock: make(chan struct{}, 1)}
 }
 
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
-// maxPause bounds the pause after a failure. maxMessage bounds the length of a message, in bytes.
+// maxPause limits the pause after a failed write. maxMessage limits the length of the condition's message, in bytes.
 const (
 	maxPause   = 30 * time.Second
 	maxMessage = 1024
 )
 
-// Run writes the condition until ctx ends. It then writes that the agent stopped, if the API server answers soon.
+// Run writes the condition until ctx ends. If the Node then has the condition, Run tries for a second to write that the
+// agent stopped.
 func (k *Keeper) Run(ctx context.Context) {
 	if !sleep.For(ctx, randomDuration(k.timing.Start)) {
 		return
@@ -119,7 +120,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// Release removes the condition now, if the agent's state is the zero value: then the agent was released.
+// Release removes the condition now, if the state is the zero value. This is the case after `trimtab release`.
 func (k *Keeper) Release(ctx context.Context) error {
 	if k.state() != (State{}) {
 		return nil
@@ -130,7 +131,8 @@ func (k *Keeper) Release(ctx context.Context) error {
 	return nil
 }
 
-// mustWrite reports whether the keeper must write a state: it is new, or the heartbeat is due.
+// mustWrite reports whether the keeper must write a state, because the state is new or the last write is older than the
+// heartbeat interval.
 func (k *Keeper) mustWrite(now State, heartbeat time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -144,14 +146,14 @@ func (k *Keeper) hasWritten() bool {
 	return !k.writtenAt.IsZero()
 }
 
-// hasCondition reports whether the Node already has the condition.
+// hasCondition reports whether the Node has the condition, according to the last write.
 func (k *Keeper) hasCondition() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.written != State{}
 }
 
-// write gets writeLock, and then writes the State that state returns.
+// write locks writeLock, calls state and writes the result.
 func (k *Keeper) write(ctx context.Context, state func() State) error {
 	select {
 	case k.writeLock <- struct{}{}:
@@ -178,7 +180,7 @@ func (k *Keeper) write(ctx context.Context, state func() State) error {
 	return err
 }
 
-// patchCondition sends the condition to the API server, or its removal for the zero state.
+// patchCondition sends the condition to the API server. If s is the zero value, it removes the condition.
 func (k *Keeper) patchCondition(ctx context.Context, s State) error {
 	now := kube.FormatTime(time.Now())
 	if err := k.readCondition(ctx); err != nil {
@@ -205,7 +207,7 @@ func (k *Keeper) patchCondition(ctx context.Context, s State) error {
 	return err
 }
 
-// readCondition reads the condition that an earlier agent wrote, before the first write.
+// readCondition reads the condition that an earlier agent wrote. After the first write, it does nothing.
 func (k *Keeper) readCondition(ctx context.Context) error {
 	if k.hasWritten() {
 		return nil
@@ -226,7 +228,7 @@ func (k *Keeper) readCondition(ctx context.Context) error {
 	return nil
 }
 
-// Row returns the row for status.
+// Row returns the row about the condition for status.
 func (k *Keeper) Row() api.ClusterPart {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -252,7 +254,7 @@ func shortenMessage(s State) State {
 	return s
 }
 
-// randomDuration returns a random duration up to d.
+// randomDuration returns a random duration below d; 0 if d is not positive.
 func randomDuration(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0

@@ -1,5 +1,5 @@
-// Package configmaps has the names of the ConfigMaps with configuration for several nodes. It finds those for a
-// node, and their order. It sends no request.
+// Package configmaps has the names of the ConfigMaps with configuration for agents. It determines which ConfigMaps
+// apply to a node, and in which order. It sends no request.
 package configmaps
 
 import (
@@ -16,10 +16,10 @@ import (
 const (
 	// Label marks the ConfigMaps that agents read, with any value. Agents read no other ConfigMaps.
 	Label = "trimtab.io/config"
-	// SelectorAnnotation is the annotation of a group's ConfigMap that selects its nodes, in the syntax of
-	// `kubectl get nodes --selector`.
+	// SelectorAnnotation is the annotation with which the ConfigMap of a group selects the nodes of the group, in the
+	// syntax of `kubectl get nodes --selector`.
 	SelectorAnnotation = "trimtab.io/node-selector"
-	// DataKey is the key of a ConfigMap's data with the configuration.
+	// DataKey is the key in a ConfigMap's data that has the configuration.
 	DataKey = "config.yaml"
 	// ClusterMapName is the name of the ConfigMap for all nodes.
 	ClusterMapName = "trimtab-cluster"
@@ -34,25 +34,25 @@ func GroupMapName(name string) string { return groupPrefix + name }
 // NodeMapName returns the name of the ConfigMap of one node.
 func NodeMapName(name string) string { return nodePrefix + name }
 
-// Refusal is an invalid ConfigMap, and why it is invalid.
+// Refusal is the error for an invalid ConfigMap.
 type Refusal struct {
-	Namespace, Name string
-	Reason          string
+	Namespace, Name string // of the ConfigMap
+	Reason          string // why the ConfigMap is invalid
 }
 
-// Error names the ConfigMap.
+// Error returns the name of the ConfigMap, and the reason.
 func (r *Refusal) Error() string { return source(r.Namespace, r.Name) + ": " + r.Reason }
 
-// source returns the name of a ConfigMap in messages and `trimtab config print --sources`.
+// source returns the text that names a ConfigMap in messages and in `trimtab config print --sources`.
 func source(namespace, name string) string { return "ConfigMap " + namespace + "/" + name }
 
-// Source returns the name of a ConfigMap in messages and `trimtab config print --sources`.
+// Source returns the text that names a ConfigMap in messages and in `trimtab config print --sources`.
 func Source(o *unstructured.Unstructured) string { return source(o.GetNamespace(), o.GetName()) }
 
-// LayersFor returns a node's layers from ConfigMaps with the label, the lowest first: that of the cluster, that of the
-// node's group, and that of the node. The error is a *Refusal for a ConfigMap that selects no nodes, that has no
-// configuration, or that belongs to a second group with this node. In these cases the node uses no ConfigMap, because
-// its intended configuration is unknown.
+// LayersFor returns the configurations for a node from ConfigMaps with the label Label: first the one for the cluster,
+// then the one for the node's group, then the one for the node. A later one has priority. The error is a *Refusal if a
+// ConfigMap has a wrong name, has no configuration or has no valid selector, or if the node is in two groups. Then the
+// node uses no ConfigMap, because its intended configuration is unknown.
 func LayersFor(objects []*unstructured.Unstructured, node string, nodeLabels map[string]string) ([]config.Layer, error) {
 	var byRank [3][]*unstructured.Unstructured
 	sorted := slices.SortedFunc(slices.Values(objects), func(a, b *unstructured.Unstructured) int {
@@ -68,7 +68,7 @@ func LayersFor(objects []*unstructured.Unstructured, node string, nodeLabels map
 		}
 	}
 	if groups := byRank[1]; len(groups) > 1 {
-		return nil, refuse(groups[1], "its node selector and that of ConfigMap %[2]s both match node %[1]s, and a node may be in only one group; change the annotation %[3]s of one of them",
+		return nil, refuse(groups[1], "its node selector and the node selector of ConfigMap %[2]s both match node %[1]s, but a node may be in only one group; change the annotation %[3]s of one of the two ConfigMaps",
 			node, groups[0].GetName(), SelectorAnnotation)
 	}
 	var layers []config.Layer
@@ -84,8 +84,8 @@ func LayersFor(objects []*unstructured.Unstructured, node string, nodeLabels map
 	return layers, nil
 }
 
-// rankOf returns the rank of a ConfigMap among the layers of a node; -1 if it is not
-// for this node.
+// rankOf returns 0 for the ConfigMap of the cluster, 1 for the ConfigMap of the node's group, 2 for the ConfigMap of
+// the node, and -1 for a ConfigMap of other nodes.
 func rankOf(o *unstructured.Unstructured, node string, nodeLabels map[string]string) (int, error) {
 	switch name := o.GetName(); {
 	case name == ClusterMapName:
@@ -101,7 +101,7 @@ func rankOf(o *unstructured.Unstructured, node string, nodeLabels map[string]str
 			return -1, refuse(o, "the annotation %s is not a label selector: %v", SelectorAnnotation, err)
 		}
 		if s.Empty() {
-			return -1, refuse(o, "it does not select the nodes of its group; set the annotation %s, e.g. pool=latency", SelectorAnnotation)
+			return -1, refuse(o, "it does not select any nodes for its group; set the annotation %s, e.g. pool=latency", SelectorAnnotation)
 		}
 		if s.Matches(labels.Set(nodeLabels)) {
 			return 1, nil
@@ -112,7 +112,7 @@ func rankOf(o *unstructured.Unstructured, node string, nodeLabels map[string]str
 		Label, ClusterMapName, groupPrefix, nodePrefix)
 }
 
-// layer reads the configuration of a ConfigMap.
+// layer returns the configuration in a ConfigMap.
 func layer(o *unstructured.Unstructured) (config.Layer, error) {
 	data, _, err := unstructured.NestedStringMap(o.Object, "data")
 	if err != nil {
@@ -125,6 +125,7 @@ func layer(o *unstructured.Unstructured) (config.Layer, error) {
 	return config.Layer{Name: Source(o), Data: []byte(text), Version: o.GetResourceVersion(), Shared: true}, nil
 }
 
+// refuse returns the *Refusal of a ConfigMap.
 func refuse(o *unstructured.Unstructured, format string, args ...any) error {
 	return &Refusal{o.GetNamespace(), o.GetName(), fmt.Sprintf(format, args...)}
 }

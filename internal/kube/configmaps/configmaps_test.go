@@ -73,7 +73,7 @@ func TestRefusals(t *testing.T) {
 		{
 			"two groups",
 			[]*unstructured.Unstructured{configMap("trimtab-group-a", "pool=latency"), configMap("trimtab-group-b", "zone=a")},
-			"ConfigMap trimtab/trimtab-group-b: its node selector and that of ConfigMap trimtab-group-a both match node n1",
+			"ConfigMap trimtab/trimtab-group-b: its node selector and the node selector of ConfigMap trimtab-group-a both match node n1",
 		},
 		{"no selector", []*unstructured.Unstructured{configMap("trimtab-group-a", "")}, "set the annotation trimtab.io/node-selector"},
 		{"bad selector", []*unstructured.Unstructured{configMap("trimtab-group-a", "a==,,")}, "is not a label selector"},

@@ -1,4 +1,4 @@
-// Package events writes Kubernetes events: on pods with refused requests or with values that are not in force, and on
-// ConfigMaps that the agent refuses. No caller waits: events go through a bounded queue. The package counts the events
-// that it drops.
+// Package events writes Kubernetes events about pods whose requests were refused or whose values are not in force, and
+// about ConfigMaps that the agent refuses. Callers do not wait for the API server: events go through a queue of limited
+// length. The package counts the events that it drops.
 package events

@@ -16,31 +16,31 @@ type About struct {
 	Kind       string
 	Namespace  string // "" for objects without one
 	Name       string
-	// UID distinguishes objects with the same name. kubectl describe shows no event without it.
+	// UID distinguishes objects with the same name. kubectl describe shows only events with the UID of the object.
 	UID string
-	// Version is the object's resource version, for an event that is the same on every node: then one event is
-	// enough for all nodes, and the first node writes it. It is "" for an event of each node.
+	// Version is the object's resource version, for an event that is the same on every node: the first node writes
+	// the event for all nodes. It is "" for an event that each node writes itself.
 	Version string
 }
 
-// Results are the possible results of an event, as the label of a metric.
+// The possible results of an event, which are values of a metric's label.
 const (
-	ResultWritten = "written" // or another node has written the same event
-	ResultLimited = "limited" // an object had too many
-	ResultFull    = "full"    // newer events took its place in the queue
-	ResultRefused = "refused" // by the API server
+	ResultWritten = "written" // this node has written the event, or another node has written the same event
+	ResultLimited = "limited" // dropped: the object had too many events
+	ResultFull    = "full"    // dropped: the queue was full, and a newer event took the place
+	ResultRefused = "refused" // the API server refused the event
 )
 
 // Results returns all results.
 func Results() []string { return []string{ResultWritten, ResultLimited, ResultFull, ResultRefused} }
 
 const (
-	// capacity bounds the events that wait while the API server does not answer.
+	// capacity bounds the number of events in the queue. The queue grows while the API server does not answer.
 	capacity = 256
-	// An object may have this many events without a pause, and one more each objectInterval.
+	// An object may have objectBurst events without a pause, and one more each objectInterval.
 	objectBurst    = 10
 	objectInterval = 5 * time.Minute
-	// A node may write this many events without a pause, and one more each writeInterval.
+	// A node may write nodeBurst events without a pause, and one more each writeInterval.
 	nodeBurst     = 20
 	writeInterval = 2 * time.Second
 	// maxPause bounds the pause after a failure. maxMessage bounds the length of a message: the API server accepts 1024
@@ -49,7 +49,7 @@ const (
 	maxMessage = 1024
 )
 
-// key identifies events that are merged into one with a count.
+// key identifies the events that the recorder merges into one event with a count.
 type key struct {
 	about  About
 	reason Reason
@@ -70,14 +70,14 @@ type Recorder struct {
 	// now is the clock.
 	now func() time.Time
 
-	wake chan struct{} // of capacity 1
+	wake chan struct{} // wakes Run when the queue has an event
 
-	mu      sync.Mutex      // guards the fields below
-	queue   []*pendingEvent // oldest first
-	objects map[About]*bucket
-	written map[string]int64 // counts of the event objects that were written, by name
-	tally   map[string]uint64
-	lastErr error // the error of the last write
+	mu      sync.Mutex        // guards the fields below
+	queue   []*pendingEvent   // oldest first
+	objects map[About]*bucket // limits the number of events of each object
+	written map[string]int64  // the count in each Event object that was written, by the name of the Event object
+	tally   map[string]uint64 // the number of events by result
+	lastErr error             // the error of the last write; nil if it succeeded
 }
 
 // NewRecorder makes a recorder for a client's node.
@@ -92,8 +92,8 @@ func NewRecorder(c *kube.Client) *Recorder {
 	return r
 }
 
-// Warn records an event of type Warning. If an event with the same object and reason
-// still waits, it gets this message and its count grows.
+// Warn adds an event of type Warning to the queue. If the queue already has an event with the same object
+// and reason, Warn only changes the message of that event and increases its count.
 func (r *Recorder) Warn(about About, reason Reason, text string) {
 	now := r.now()
 	r.mu.Lock()
@@ -121,7 +121,7 @@ func (r *Recorder) Warn(about About, reason Reason, text string) {
 	}
 }
 
-// AddLost counts events that were dropped before a call of Warn.
+// AddLost counts n events that were dropped before they could reach Warn.
 func (r *Recorder) AddLost(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,9 +153,9 @@ func (r *Recorder) Row() api.ClusterPart {
 	return row
 }
 
-// takeToken reports whether an object may have another event, and counts that event.
+// takeToken reports whether an object may have another event. If so, it takes a token of the object's bucket.
 func (r *Recorder) takeToken(about About, now time.Time) bool {
-	if len(r.objects) > 4*capacity { // this includes objects of removed pods
+	if len(r.objects) > 4*capacity { // drops the buckets of removed pods, and all other buckets that are full
 		for a, b := range r.objects {
 			if b.full(now) {
 				delete(r.objects, a)
@@ -170,8 +170,8 @@ func (r *Recorder) takeToken(about About, now time.Time) bool {
 	return b.take(now)
 }
 
-// jitter returns a duration between 75 % and 125 % of d. Nodes that lost the API server at the same time therefore
-// do not retry at the same time.
+// jitter returns a random duration between 75 % and 125 % of d, so that nodes that lost the connection to the API
+// server at the same time do not retry at the same time.
 func jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(rand.Int64N(int64(d/2)+1))
 }
@@ -181,17 +181,17 @@ type bucket struct {
 	size           int
 	refillInterval time.Duration
 	tokens         int
-	countedAt      time.Time // the time when tokens was counted
+	countedAt      time.Time // the time up to which tokens were added
 }
 
-// fill adds the tokens for the time since the last call.
+// fill adds the tokens for the time since countedAt.
 func (b *bucket) fill(now time.Time) {
 	if n := int(now.Sub(b.countedAt) / b.refillInterval); n > 0 {
 		b.tokens, b.countedAt = min(b.size, b.tokens+n), b.countedAt.Add(time.Duration(n)*b.refillInterval)
 	}
 }
 
-// take takes a token; it returns false if there is none.
+// take takes a token, or returns false if the bucket has no token.
 func (b *bucket) take(now time.Time) bool {
 	if b.fill(now); b.tokens == 0 {
 		return false

@@ -22,18 +22,18 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// resource is core/v1: kubectl describe shows its count and times. An event of
-// events.k8s.io/v1 is the same object with other fields.
+// resource is the Event of core/v1. kubectl describe shows the count and the times of these events. An
+// Event of events.k8s.io/v1 is the same object with other names of fields.
 var resource = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
-// reportingComponent is the reporting component that the API server and its admission policies see.
+// reportingComponent is the field reportingComponent of the events, which admission policies can compare.
 const reportingComponent = "trimtab"
 
-// maxFirstWait is the longest wait before the first event after an idle time: a thousand agents may refuse the same
-// ConfigMap at once.
+// maxFirstWait bounds the random wait before the first event after an idle time. The wait spreads the load on the API
+// server when, for example, a thousand agents refuse the same ConfigMap at once.
 const maxFirstWait = 5 * time.Second
 
-// maxCounted bounds the event objects whose counts are kept.
+// maxCounted bounds the number of entries in Recorder.written.
 const maxCounted = 1024
 
 // Run writes events until ctx ends.
@@ -73,7 +73,8 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 }
 
-// oldest returns the oldest waiting event, which stays in the queue until it is written; nil for none.
+// oldest returns a copy of the oldest event in the queue, or nil if the queue is empty. The event stays in the queue
+// until it is written.
 func (r *Recorder) oldest() *pendingEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +85,8 @@ func (r *Recorder) oldest() *pendingEvent {
 	return &copied
 }
 
-// write writes an event. After an error the caller tries again later.
+// write writes an event and removes it from the queue. After an error the event stays in the queue, and the caller
+// tries again later.
 func (r *Recorder) write(ctx context.Context, p *pendingEvent) error {
 	name := objectName(r.client.Node, p)
 	err := r.createOrUpdate(ctx, name, p)
@@ -96,7 +98,7 @@ func (r *Recorder) write(ctx context.Context, p *pendingEvent) error {
 	case err == nil:
 		r.finish(p, ResultWritten)
 		if len(r.written) > maxCounted {
-			clear(r.written) // the next events of these objects count from one
+			clear(r.written) // the recorder then does not know the counts in these Event objects any more
 		}
 		if p.about.Version == "" {
 			r.written[name] += p.count
@@ -111,13 +113,13 @@ func (r *Recorder) write(ctx context.Context, p *pendingEvent) error {
 	return err
 }
 
-// finish removes an event from the queue. If its count has grown in the meantime, finish removes only the part that was
-// written.
+// finish removes an event from the queue. If the event's count has grown in the meantime, the event stays in the queue
+// with the count that is not written yet.
 func (r *Recorder) finish(p *pendingEvent, result string) {
 	r.tally[result]++
 	i := slices.IndexFunc(r.queue, func(q *pendingEvent) bool { return q.key == p.key })
 	if i < 0 {
-		return // newer events replaced it
+		return // Warn has dropped the event in the meantime, because the queue was full
 	}
 	if q := r.queue[i]; q.count > p.count {
 		q.count -= p.count
@@ -127,31 +129,31 @@ func (r *Recorder) finish(p *pendingEvent, result string) {
 	r.queue = slices.Delete(r.queue, i, i+1)
 }
 
-// isPermanent reports whether the same request would fail again: the namespace is being
+// isPermanent reports whether an error means that the same request will fail again: the namespace is being
 // deleted, a policy refuses the request, or the object is invalid.
 func isPermanent(err error) bool {
 	return kerrors.IsForbidden(err) || kerrors.IsNotFound(err) || kerrors.IsInvalid(err) || kerrors.IsBadRequest(err) ||
 		kerrors.IsRequestEntityTooLargeError(err)
 }
 
-// createOrUpdate creates the event's object, or updates it.
+// createOrUpdate creates the Event object of an event, or updates the existing Event object.
 func (r *Recorder) createOrUpdate(ctx context.Context, name string, p *pendingEvent) error {
 	events := r.client.Dynamic.Resource(resource).Namespace(cmp.Or(p.about.Namespace, metav1.NamespaceDefault))
 	r.mu.Lock()
-	before, there := r.written[name]
+	before, known := r.written[name]
 	r.mu.Unlock()
-	if !there {
+	if !known {
 		_, err := events.Create(ctx, r.object(name, p), metav1.CreateOptions{})
 		if !kerrors.IsAlreadyExists(err) {
 			return err
 		}
-		if p.about.Version != "" { // by another node, whose events we must not change, or by us before a restart
+		if p.about.Version != "" { // another node, or an earlier run of this agent, has written the event for all nodes
 			return nil
 		}
 	}
-	// If there is false, an earlier agent wrote the object. Its count is unknown and stays.
+	// If known is false, the recorder does not know the count in the Event object, and does not change the count.
 	change := map[string]any{"message": p.message, "lastTimestamp": kube.FormatTime(p.last)}
-	if there {
+	if known {
 		change["count"] = before + p.count
 	}
 	body, err := json.Marshal(change)
@@ -162,7 +164,7 @@ func (r *Recorder) createOrUpdate(ctx context.Context, name string, p *pendingEv
 	if !kerrors.IsNotFound(err) {
 		return err
 	}
-	// The object no longer exists, because the API server keeps events for an hour.
+	// The Event object no longer exists: by default, the API server deletes events after an hour.
 	r.mu.Lock()
 	delete(r.written, name)
 	r.mu.Unlock()
@@ -170,7 +172,7 @@ func (r *Recorder) createOrUpdate(ctx context.Context, name string, p *pendingEv
 	return err
 }
 
-// object returns a new Event object.
+// object returns a new Event object with the fields of an event.
 func (r *Recorder) object(name string, p *pendingEvent) *unstructured.Unstructured {
 	about := map[string]any{"apiVersion": cmp.Or(p.about.APIVersion, "v1"), "kind": p.about.Kind, "name": p.about.Name}
 	for field, value := range map[string]string{"namespace": p.about.Namespace, "uid": p.about.UID} {
@@ -194,18 +196,18 @@ func (r *Recorder) object(name string, p *pendingEvent) *unstructured.Unstructur
 	}}
 }
 
-// objectName returns the name of an event's object. It is the same for all events of a node with the same object and
-// reason, so a restarted agent updates the event object of the earlier agent. For an event about a version of an
-// object, all nodes that report the same message use the same name.
+// objectName returns the name of the Event object for an event. All events of a node with the same object and reason
+// have the same name, so a restarted agent updates the Event object that it wrote before. For an event with a Version,
+// all nodes that report the same message use the same name.
 func objectName(node string, p *pendingEvent) string {
 	h := fnv.New64a()
-	whose := []string{node}
+	scope := []string{node}
 	if p.about.Version != "" {
-		whose = []string{p.about.Version, p.message}
+		scope = []string{p.about.Version, p.message}
 	}
-	for _, s := range append(whose, p.about.Kind, p.about.Namespace, p.about.Name, p.about.UID, string(p.reason)) {
+	for _, s := range append(scope, p.about.Kind, p.about.Namespace, p.about.Name, p.about.UID, string(p.reason)) {
 		h.Write([]byte(s + "\x00"))
 	}
-	// Names have 253 bytes at most.
+	// Kubernetes allows names of at most 253 bytes.
 	return fmt.Sprintf("%s.trimtab-%016x", strings.ToLower(p.about.Name[:min(len(p.about.Name), 220)]), h.Sum64())
 }

@@ -1,6 +1,7 @@
-// Package koordinator reads what Koordinator's manager configures for a node, and returns it as a layer of Trimtab's
-// configuration: the NodeSLO of the node, and annotations of its Node and of its NodeResourceTopology. The formats are
-// those of Koordinator 1.7, slo.koordinator.sh/v1alpha1. The package sends no requests.
+// Package koordinator reads what Koordinator's manager configures for a node: the NodeSLO of the node, and annotations
+// of the Node and of the NodeResourceTopology. For each of these objects, it returns a config.Layer: a document that is
+// merged into Trimtab's configuration. The formats are those of Koordinator 1.7, slo.koordinator.sh/v1alpha1. The
+// package sends no requests.
 package koordinator
 
 import (
@@ -22,12 +23,13 @@ import (
 // Version is the apiVersion of the NodeSLO that this package reads.
 const Version = "slo.koordinator.sh/v1alpha1"
 
+// prefix is the prefix of Koordinator's annotations and labels of a Node.
 const prefix = "node.koordinator.sh/"
 
-// configKeys are keys of a configuration, by section.
+// configKeys are the keys and values of a configuration of Trimtab. The value of a section is a map.
 type configKeys map[string]any
 
-// set sets a key below sections.
+// set sets the value of a key. path has the names of the sections above the key, and then the key.
 func (k configKeys) set(value any, path ...string) {
 	at := map[string]any(k)
 	for _, section := range path[:len(path)-1] {
@@ -41,7 +43,7 @@ func (k configKeys) set(value any, path ...string) {
 	at[path[len(path)-1]] = value
 }
 
-// layer makes a layer of keys; false if there are none.
+// layer returns a layer that sets the keys, and false if there are no keys.
 func (k configKeys) layer(name, version string) (config.Layer, bool) {
 	if len(k) == 0 {
 		return config.Layer{}, false
@@ -49,15 +51,16 @@ func (k configKeys) layer(name, version string) (config.Layer, bool) {
 	k["apiVersion"], k["kind"] = config.APIVersion, config.Kind
 	data, err := yaml.Marshal(map[string]any(k))
 	if err != nil {
-		return config.Layer{}, false // cannot fail: only plain values
+		return config.Layer{}, false // never happens: YAML can represent all values
 	}
 	return config.Layer{Name: name, Version: version, Data: data, Shared: true}, true
 }
 
-// NodeSLOLayer returns the layer of a NodeSLO, and false if it sets no key that Trimtab has. It also lists the parts
-// that have no effect, with the keys of Trimtab that have a similar effect, if there are any.
+// NodeSLOLayer returns a layer with the values of a NodeSLO, and false if the NodeSLO sets no key that Trimtab has. The
+// list has the settings of the NodeSLO that have no effect in Trimtab. If Trimtab has a key with a similar effect, the
+// list also names this key.
 func NodeSLOLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) {
-	name := strings.TrimSpace("NodeSLO " + o.GetName()) // a file may have none
+	name := strings.TrimSpace("NodeSLO " + o.GetName()) // a NodeSLO in a file may have no name
 	if o.GetAPIVersion() != Version {
 		return config.Layer{}, false, []string{fmt.Sprintf("%s: apiVersion %s is unknown; Trimtab reads %s", name, o.GetAPIVersion(), Version)}
 	}
@@ -102,22 +105,23 @@ func isEmpty(v any) bool {
 	return false
 }
 
-// sloReader collects the keys that a NodeSLO sets, and the parts of it that are not read.
+// sloReader collects what NodeSLOLayer returns.
 type sloReader struct {
-	keys   configKeys
-	unread []string
+	keys   configKeys // the keys of Trimtab that the NodeSLO sets
+	unread []string   // the fields of the NodeSLO that are set, but have no effect in Trimtab
 }
 
-// noteUnread adds to unread a part that is not read, and the keys of Trimtab that have a similar effect, if there are
-// any.
+// noteUnread adds a field of the NodeSLO to unread. If Trimtab has a key with a similar effect, noteUnread also adds
+// the name of this key.
 func (s *sloReader) noteUnread(key string) {
-	if see := similarKeys[key[strings.LastIndexByte(key, '.')+1:]]; see != "" {
-		key += ": see " + see
+	if similar := similarKeys[key[strings.LastIndexByte(key, '.')+1:]]; similar != "" {
+		key += ": similar in Trimtab: " + similar
 	}
 	s.unread = append(s.unread, key)
 }
 
-// similarKeys names the keys of a configuration that have a similar effect as a part of a NodeSLO that is not read.
+// similarKeys has fields of a NodeSLO that Trimtab does not read, and for each field a key of Trimtab with a similar
+// effect.
 var similarKeys = map[string]string{
 	"blkioQOS":                    "hooks.blockIO",
 	"cpuBurstStrategy":            "hooks.burst",
@@ -125,17 +129,19 @@ var similarKeys = map[string]string{
 	"systemClass":                 "pools.system",
 }
 
-// sloClasses are the classes of a strategy. Each has the name of the class in Trimtab's keys, and the defaults that
-// apply if enable is true: its group identity, and the end of its part of the cache in percent.
+// sloClasses are the classes in resourceQOSStrategy. identity and cacheEnd are Koordinator's defaults for a class that
+// is enabled.
 var sloClasses = []struct {
-	name, ours string
-	identity   int64
-	cacheEnd   int64
+	name     string
+	ours     string // the name of the class in Trimtab's keys
+	identity int64  // the group identity
+	cacheEnd int64  // the end of the class's range of the cache, in percent
 }{
 	{"lsrClass", "lsr", 2, 100}, {"lsClass", "ls", 2, 100}, {"beClass", "be", -1, 30},
 }
 
-// readStrategy reads resourceQOSStrategy. A part of a class without enable: true gets values without an effect.
+// readStrategy reads resourceQOSStrategy. If cpuQOS or resctrlQOS of a class is not enabled, readStrategy sets neutral
+// values: the group identity 0, or the whole cache and the whole bandwidth.
 func (s *sloReader) readStrategy(strategy map[string]any) {
 	policy, _, _ := unstructured.NestedString(strategy, "policies", "cpuPolicy")
 	var cpu, cache bool
@@ -174,7 +180,7 @@ func (s *sloReader) readStrategy(strategy map[string]any) {
 	}
 }
 
-// noteUnreadParts adds to unread the enabled parts of a class that have no key in Trimtab.
+// noteUnreadParts adds to unread the enabled fields of a class for which Trimtab has no key.
 func (s *sloReader) noteUnreadParts(name string, class map[string]any) {
 	for _, other := range []string{"memoryQOS", "blkioQOS", "networkQOS"} {
 		if q, isSet := class[other].(map[string]any); isSet && q["enable"] == true {
@@ -183,7 +189,7 @@ func (s *sloReader) noteUnreadParts(name string, class map[string]any) {
 	}
 }
 
-// isEnabled reports whether a part of a class is enabled.
+// isEnabled reports whether a class has a field, such as cpuQOS, with enable: true.
 func isEnabled(class any) bool {
 	parts, _ := class.(map[string]any)
 	for _, part := range parts {
@@ -194,20 +200,20 @@ func isEnabled(class any) bool {
 	return false
 }
 
-// valueIf returns v if on is true, and the value of the parameter otherwise if on is false.
-func valueIf(on bool, v, otherwise int64) int64 {
-	if on {
+// valueIf returns v if enabled is true, and neutral if enabled is false.
+func valueIf(enabled bool, v, neutral int64) int64 {
+	if enabled {
 		return v
 	}
-	return otherwise
+	return neutral
 }
 
-// intValue returns a whole number of an object. If the value has another type, intValue returns a value that the
-// validation of the configuration refuses.
-func intValue(o map[string]any, key string, missing int64) int64 {
+// intValue returns the whole number under a key of an object, or fallback if the object does not have the key. If the
+// value is not a number, intValue returns a number that the validation of the configuration refuses.
+func intValue(o map[string]any, key string, fallback int64) int64 {
 	switch v := o[key].(type) {
 	case nil:
-		return missing
+		return fallback
 	case int64:
 		return v
 	case float64:
@@ -216,8 +222,8 @@ func intValue(o map[string]any, key string, missing int64) int64 {
 	return -1 << 31
 }
 
-// NodeLayer returns the layer of a Node's annotations and labels, and false if none of them sets a key of Trimtab. It
-// also lists the annotations that have no effect.
+// NodeLayer returns a layer with the values of a Node's annotations and labels, and false if none of them sets a key of
+// Trimtab. The list has Koordinator's annotations that have no effect in Trimtab, with the reasons.
 func NodeLayer(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
 	k, source := configKeys{}, "Node "+name
 	var unknown []string
@@ -236,7 +242,7 @@ func NodeLayer(name string, labels, annotations map[string]string) (config.Layer
 	if err != nil {
 		noteUnknown("reservation", fmt.Sprintf(": %v", err))
 	} else if _, isSet := annotations[prefix+"reservation"]; isSet && reserved == "" {
-		noteUnknown("reservation", " without reservedCPUs")
+		noteUnknown("reservation", ": the annotation has no reservedCPUs")
 	}
 	system, err := cpusOf(annotations[prefix+"system-qos-resource"], "cpuset")
 	if err != nil {
@@ -250,7 +256,7 @@ func NodeLayer(name string, labels, annotations map[string]string) (config.Layer
 	return l, ok, unknown
 }
 
-// cpusOf reads a list of CPUs from an annotation in JSON.
+// cpusOf returns the list of CPUs under a key of an annotation. text is the annotation, a JSON object.
 func cpusOf(text, key string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -266,8 +272,8 @@ func cpusOf(text, key string) (string, error) {
 	return list, nil
 }
 
-// isExclusive reports whether only system services may use the system's CPUs. This is so unless the annotation has
-// cpusetExclusive: false.
+// isExclusive reports whether only system services may use the CPUs of the annotation system-qos-resource. text is the
+// annotation. isExclusive returns false if the annotation has cpusetExclusive: false, or is not JSON.
 func isExclusive(text string) bool {
 	var o struct {
 		Exclusive *bool `json:"cpusetExclusive"`

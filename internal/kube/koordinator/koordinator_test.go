@@ -58,7 +58,7 @@ spec:
 	if !r.Enabled || r.LSRCache != "0-80" || r.BECache != "0-30" || r.BEBandwidth != 50 || r.LSCache != "0-100" {
 		t.Errorf("shares %+v", r)
 	}
-	want := []string{"NodeSLO n1: spec.cpuBurstStrategy: see hooks.burst", "NodeSLO n1: spec.hostApplications", "NodeSLO n1: spec.resourceQOSStrategy.lsClass.memoryQOS"}
+	want := []string{"NodeSLO n1: spec.cpuBurstStrategy: similar in Trimtab: hooks.burst", "NodeSLO n1: spec.hostApplications", "NodeSLO n1: spec.resourceQOSStrategy.lsClass.memoryQOS"}
 	if !slices.Equal(unknown, want) {
 		t.Errorf("not understood: %q, want %q", unknown, want)
 	}
@@ -79,7 +79,7 @@ spec:
   resourceQOSStrategy: {beClass: {blkioQOS: {enable: true}}}
   resourceUsedThresholdWithBE: {enable: true}
 `))
-	want := []string{"NodeSLO: spec.resourceQOSStrategy.beClass.blkioQOS: see hooks.blockIO", "NodeSLO: spec.resourceUsedThresholdWithBE: see placement.reclaim: leftover"}
+	want := []string{"NodeSLO: spec.resourceQOSStrategy.beClass.blkioQOS: similar in Trimtab: hooks.blockIO", "NodeSLO: spec.resourceUsedThresholdWithBE: similar in Trimtab: placement.reclaim: leftover"}
 	if !slices.Equal(unknown, want) {
 		t.Errorf("not understood: %q, want %q", unknown, want)
 	}

@@ -15,8 +15,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Annotations of a NodeResourceTopology that configure a node. Its annotations about CPUs and their use by pods are
-// only reports.
+// Annotations of a NodeResourceTopology that configure a node.
 const (
 	managerPolicy = "kubelet.koordinator.sh/cpu-manager-policy"
 	systemQoS     = prefix + "system-qos-resource"
@@ -24,14 +23,15 @@ const (
 	batchPools    = prefix + "be-cpu-shared-pools"
 )
 
-// reportAnnotations are annotations that only report, and configure nothing.
+// reportAnnotations are annotations of a NodeResourceTopology that only report on the node's CPUs, and configure
+// nothing.
 var reportAnnotations = []string{prefix + "cpu-topology", prefix + "pod-cpu-allocs", prefix + "cpu-basic-info"}
 
-// agentName is Trimtab's field manager.
+// agentName is the name of Trimtab's field manager.
 const agentName = "trimtab"
 
-// DropOwnAnnotations removes from a NodeResourceTopology the annotations that Trimtab itself wrote as its report, so
-// that only those of other programs remain. It finds them in the object's managed fields.
+// DropOwnAnnotations removes from a NodeResourceTopology the annotations that Trimtab itself wrote as its report. Only
+// the annotations of other programs remain. The managed fields of the object show which annotations Trimtab wrote.
 func DropOwnAnnotations(o *unstructured.Unstructured) {
 	annotations := o.GetAnnotations()
 	for _, m := range o.GetManagedFields() {
@@ -44,6 +44,7 @@ func DropOwnAnnotations(o *unstructured.Unstructured) {
 	o.SetAnnotations(annotations)
 }
 
+// annotationsOf returns the keys of the annotations that a field manager owns, each with the prefix "f:".
 func annotationsOf(m metav1.ManagedFieldsEntry) map[string]any {
 	if m.FieldsV1 == nil {
 		return nil
@@ -59,8 +60,8 @@ func annotationsOf(m metav1.ManagedFieldsEntry) map[string]any {
 	return fields.Metadata.Annotations
 }
 
-// TopologyLayer returns the layer of a NodeResourceTopology's annotations, and false if none of them sets a key of
-// Trimtab. It also lists the annotations that have no effect.
+// TopologyLayer returns a layer with the values of a NodeResourceTopology's annotations, and false if none of them sets
+// a key of Trimtab. The list has Koordinator's annotations that have no effect in Trimtab, with the reasons.
 func TopologyLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	k, source := configKeys{}, "NodeResourceTopology "+o.GetName()
 	annotations := o.GetAnnotations()
@@ -95,7 +96,7 @@ func TopologyLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) 
 	return l, ok, unknown
 }
 
-// poolOf reads the CPUs of a pool, which the annotation lists by NUMA node.
+// poolOf returns the list of a pool's CPUs. text is the annotation, which has a list of CPUs for each NUMA node.
 func poolOf(text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -118,8 +119,8 @@ func poolOf(text string) (string, error) {
 	return strings.Join(lists, ","), nil
 }
 
-// pools sets pools.reserved and pools.system, if there are such CPUs. The system's CPUs are reserved too, if they are
-// exclusive.
+// pools sets pools.system to the CPUs of system, and pools.reserved to the CPUs of reserved. If exclusive is true, the
+// CPUs of system are also in pools.reserved. A key without CPUs is not set.
 func (k configKeys) pools(reserved, system string, exclusive bool) {
 	if system != "" {
 		k.set(system, "pools", "system")

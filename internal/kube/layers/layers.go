@@ -19,17 +19,18 @@ import (
 	"github.com/trimtab/trimtab/internal/kube/koordinator"
 )
 
-// debounce is how long objects must be unchanged before the watch passes them on: `kubectl apply` of two ConfigMaps
-// writes one after the other.
+// debounce is how long all objects must be unchanged before the watch calls onChange. `kubectl apply` of two ConfigMaps
+// writes one after the other, and onChange must get both changes in one call.
 const debounce = 300 * time.Millisecond
 
-// NodeLayers is the configuration for this node in the API server.
+// NodeLayers is the configuration for this node from objects of the API server.
 type NodeLayers struct {
 	// Layers has the layers, the lowest first.
 	Layers []config.Layer
 	// Err is why the agent cannot use the layers, a *configmaps.Refusal; nil if it can.
 	Err error
-	// NotUnderstood are objects of other agents for this node, or parts of them, that have no effect.
+	// NotUnderstood lists the objects of other node agents, such as Koordinator, and the settings in these objects,
+	// that are for this node but have no effect in Trimtab.
 	NotUnderstood []string
 }
 
@@ -39,18 +40,18 @@ type Watch struct {
 	onChange func(NodeLayers)
 	dirty    chan struct{} // of capacity 1: an object has changed
 
-	otherResources []otherResource // other watched resources
+	otherResources []otherResource // the watched resources of other node agents
 
 	mu         sync.Mutex // guards the fields below
 	configMaps map[string]*unstructured.Unstructured
 	node       *unstructured.Unstructured              // labels and annotations; nil while there is no such Node
-	others     map[string][]*unstructured.Unstructured // by resource
+	others     map[string][]*unstructured.Unstructured // the objects of otherResources, by resource name
 	lastErrs   map[string]error                        // error of the last request for each resource
 	listed     map[string]bool                         // the resources that the server has listed completely
 }
 
-// New makes a watch of a node's objects. alsoRead is the value of the configuration key with that name. The watch
-// calls onChange with their content, one call at a time: when it knows all objects, and after each change.
+// New makes a watch of a node's objects. alsoRead is the value of the key cluster.config.alsoRead. The watch calls
+// onChange with the layers from all objects: when it knows all objects, and after each change. Calls do not overlap.
 func New(c *kube.Client, alsoRead []string, onChange func(NodeLayers)) *Watch {
 	return &Watch{
 		client: c, onChange: onChange, dirty: make(chan struct{}, 1), otherResources: othersOf(alsoRead), others: map[string][]*unstructured.Unstructured{},
@@ -58,7 +59,7 @@ func New(c *kube.Client, alsoRead []string, onChange func(NodeLayers)) *Watch {
 	}
 }
 
-// The resources that the agent watches.
+// The resources of Kubernetes itself that the watch reads.
 const (
 	configMapResource = "configmaps"
 	nodeResource      = "nodes"
@@ -85,7 +86,7 @@ func (w *Watch) Run(ctx context.Context) {
 	kube.Run(ctx, services...)
 }
 
-// Waiting returns which object is still missing before the watch can pass layers on; "" if none is missing.
+// Waiting returns which object is still missing before the watch can call onChange; "" if none is missing.
 func (w *Watch) Waiting() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +99,7 @@ func (w *Watch) Waiting() string {
 			if err := w.lastErrs[resource]; err != nil {
 				return fmt.Sprintf("%s: %v", resource, err)
 			}
-			return resource + ": no answer yet"
+			return resource + ": the API server has not answered yet"
 		}
 	}
 	if w.node == nil {
@@ -107,7 +108,7 @@ func (w *Watch) Waiting() string {
 	return ""
 }
 
-// currentLayers returns the layers to pass on, and false while an object is missing.
+// currentLayers returns the layers from the current objects. The bool is false while an object is missing.
 func (w *Watch) currentLayers() (NodeLayers, bool) {
 	if w.Waiting() != "" {
 		return NodeLayers{}, false
@@ -126,8 +127,8 @@ func (w *Watch) currentLayers() (NodeLayers, bool) {
 	return NodeLayers{Layers: append(below, layers...), NotUnderstood: unknown}, true
 }
 
-// Identity returns the UID and the resource version of a ConfigMap in the agent's
-// namespace, named NAMESPACE/NAME; "" if it does not exist.
+// Identity returns the UID and the resource version of a ConfigMap in the agent's namespace; "" if the ConfigMap does
+// not exist. The name has the form NAMESPACE/NAME.
 func (w *Watch) Identity(name string) (uid, version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,7 +139,7 @@ func (w *Watch) Identity(name string) (uid, version string) {
 	return "", ""
 }
 
-// changeAndWake runs a function that changes the fields, and wakes the forwarder.
+// changeAndWake runs a function that changes the fields that mu guards, and wakes the forwarder.
 func (w *Watch) changeAndWake(do func()) {
 	w.mu.Lock()
 	do()
@@ -149,10 +150,10 @@ func (w *Watch) changeAndWake(do func()) {
 	}
 }
 
-// forwarder passes the content on after changes.
+// forwarder calls onChange after changes of objects.
 type forwarder struct{ *Watch }
 
-// Run passes content on until ctx ends.
+// Run calls onChange after changes of objects, until ctx ends.
 func (h forwarder) Run(ctx context.Context) {
 	still := time.NewTimer(time.Hour)
 	defer still.Stop()
@@ -188,7 +189,7 @@ func (f resourceWatch) Run(ctx context.Context) {
 	f.client.ListAndWatch(ctx, f.selection, f)
 }
 
-// All implements kube.Handler.
+// All replaces all stored objects of the resource by the server's list. It implements kube.Handler.
 func (f resourceWatch) All(objects []*unstructured.Unstructured) {
 	f.changeAndWake(func() {
 		f.listed[f.resource] = true
@@ -202,11 +203,11 @@ func (f resourceWatch) All(objects []*unstructured.Unstructured) {
 	})
 }
 
-// Changed implements kube.Handler.
+// Changed stores a new or changed object. It implements kube.Handler.
 func (f resourceWatch) Changed(o *unstructured.Unstructured) { f.changeAndWake(func() { f.store(o) }) }
 
-// Deleted implements kube.Handler. The labels of a deleted Node stay in use: the node will be registered again, or it
-// ends.
+// Deleted removes an object. It implements kube.Handler. It does not remove a Node: the agent continues to use the
+// labels of the deleted Node until the Node is registered again.
 func (f resourceWatch) Deleted(o *unstructured.Unstructured) {
 	f.changeAndWake(func() {
 		if f.resource == configMapResource {
@@ -216,7 +217,7 @@ func (f resourceWatch) Deleted(o *unstructured.Unstructured) {
 	})
 }
 
-// store stores the needed part of an object. The caller holds mu.
+// store stores the fields of an object that the watch needs. The caller holds mu.
 func (f resourceWatch) store(o *unstructured.Unstructured) {
 	if f.resource == topologyResource {
 		koordinator.DropOwnAnnotations(o)
@@ -237,14 +238,14 @@ func (f resourceWatch) store(o *unstructured.Unstructured) {
 	}
 }
 
-// hasNameOf returns a function that reports whether an object has o's name.
+// hasNameOf returns a function that reports whether an object has the namespace and the name of o.
 func hasNameOf(o *unstructured.Unstructured) func(*unstructured.Unstructured) bool {
 	return func(other *unstructured.Unstructured) bool {
 		return other.GetNamespace() == o.GetNamespace() && other.GetName() == o.GetName()
 	}
 }
 
-// SameLayers reports whether two lists of layers have the same content.
+// SameLayers reports whether two lists have layers with the same names and data.
 func SameLayers(a, b []config.Layer) bool {
 	return slices.EqualFunc(a, b, func(a, b config.Layer) bool {
 		return a.Name == b.Name && strings.Compare(string(a.Data), string(b.Data)) == 0

@@ -17,22 +17,23 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// otherResource is a resource of another agent.
+// otherResource is a resource type whose objects configure another node agent.
 type otherResource struct {
 	agent    string // the agent's name in cluster.config.alsoRead
 	resource schema.GroupVersionResource
-	named    bool // the object has the name of the node
+	named    bool // the object for a node has the name of the node
 }
 
-// The agents that cluster.config.alsoRead may name.
+// The node agents that cluster.config.alsoRead may list.
 const (
 	ofKoordinator = "koordinator"
 	ofNRIPlugins  = "nri-plugins"
 )
 
-// topologyResource is a resource that Trimtab itself may also write.
+// topologyResource is the resource NodeResourceTopology. Trimtab itself may also write its objects.
 const topologyResource = "noderesourcetopologies"
 
+// othersOf returns the resources of the agents in alsoRead.
 func othersOf(alsoRead []string) []otherResource {
 	policy := schema.GroupVersionResource{Group: "config.nri", Version: "v1alpha1"}
 	return slices.DeleteFunc([]otherResource{
@@ -43,14 +44,13 @@ func othersOf(alsoRead []string) []otherResource {
 	}, func(o otherResource) bool { return !slices.Contains(alsoRead, o.agent) })
 }
 
-// readsAgent reports whether the watch reads an agent's objects. The Node's annotations of Koordinator belong to this
-// agent, too.
+// readsAgent reports whether the watch reads the objects of an agent, that is, whether alsoRead lists the agent.
 func (w *Watch) readsAgent(agent string) bool {
 	return slices.ContainsFunc(w.otherResources, func(o otherResource) bool { return o.agent == agent })
 }
 
-// readOthers returns the layers from other agents' objects, and their parts without an
-// effect. The caller holds mu.
+// readOthers returns the layers from other agents' objects. It also lists the objects and settings that have no effect
+// in Trimtab, and the resources that the agent may not read. The caller holds mu.
 func (w *Watch) readOthers() ([]config.Layer, []string) {
 	var layers []config.Layer
 	var unknown []string
@@ -80,8 +80,9 @@ func (w *Watch) readOthers() ([]config.Layer, []string) {
 	return layers, unknown
 }
 
-// selectsNode reports whether a policy of nri-plugins is for this node. Its name must be the name of the node, or of
-// the group in a label of the node. For a node without a group it must be default (nri-plugins 0.13, pkg/agent).
+// selectsNode reports whether a policy object of nri-plugins is for this node. The name of such an object is node.NODE,
+// or group.GROUP with the group in a label of the node. For a node without a group, the name is default (nri-plugins
+// 0.13, pkg/agent).
 func (w *Watch) selectsNode(policy *unstructured.Unstructured) bool {
 	want := "default"
 	for _, label := range []string{"resource-policy.nri.io/group", "group.config.nri", "config.nri/group"} {
@@ -92,13 +93,13 @@ func (w *Watch) selectsNode(policy *unstructured.Unstructured) bool {
 	return policy.GetName() == want || policy.GetName() == "node."+w.client.Node
 }
 
-// crdCheckInterval is how often to check whether a CRD has been installed.
+// crdCheckInterval is about how often the watch checks whether a missing CRD has been installed.
 const crdCheckInterval = 10 * time.Minute
 
-// crdWatch watches a resource of a CRD once the CRD exists. It checks for the CRD at long intervals.
+// crdWatch watches a resource of a CRD as soon as the CRD exists. It checks at long intervals whether the CRD exists.
 type crdWatch struct{ resourceWatch }
 
-// Run watches until ctx ends.
+// Run waits until the CRD exists, and then watches the resource until ctx ends.
 func (i crdWatch) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		one := metav1.ListOptions{Limit: 1, FieldSelector: i.selection.Fields}

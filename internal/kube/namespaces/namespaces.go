@@ -32,7 +32,7 @@ type Store struct {
 	mu      sync.Mutex // guards the fields below
 	labels  Labels
 	read    bool          // the labels come from the API server and not from the file
-	changed chan struct{} // of capacity 1; nil until Service.Run reads it
+	changed chan struct{} // tells Service.Run that labels changed; of capacity 1, and nil before Run waits for it
 }
 
 // Load reads the labels that an earlier agent stored in the file. It ignores invalid content.
@@ -55,7 +55,7 @@ func (s *Store) Labels() Labels {
 	return maps.Clone(s.labels)
 }
 
-// All implements kube.Handler.
+// All replaces all labels by the labels of the listed namespaces. It implements kube.Handler.
 func (s *Store) All(all []*unstructured.Unstructured) {
 	l := make(Labels, len(all))
 	for _, o := range all {
@@ -64,7 +64,7 @@ func (s *Store) All(all []*unstructured.Unstructured) {
 	s.change(func() { s.labels, s.read = l, true })
 }
 
-// Changed implements kube.Handler.
+// Changed stores the labels of a new or changed namespace. It implements kube.Handler.
 func (s *Store) Changed(o *unstructured.Unstructured) {
 	s.change(func() {
 		if s.labels == nil {
@@ -74,11 +74,12 @@ func (s *Store) Changed(o *unstructured.Unstructured) {
 	})
 }
 
-// Deleted implements kube.Handler.
+// Deleted removes the labels of a deleted namespace. It implements kube.Handler.
 func (s *Store) Deleted(o *unstructured.Unstructured) {
 	s.change(func() { delete(s.labels, o.GetName()) })
 }
 
+// change runs f, which changes the labels, and tells Service.Run that they changed.
 func (s *Store) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +96,7 @@ type Service struct {
 	Client *kube.Client
 	// NeedsLabels reports whether a rule selects namespaces by label.
 	NeedsLabels func() bool
-	// Apply applies the configuration again, with changed labels.
+	// Apply applies the configuration again, because labels changed.
 	Apply func() error
 	// Save stores the labels for the next start. It may be nil.
 	Save func([]byte) error
@@ -107,7 +108,7 @@ type Service struct {
 const (
 	// pollInterval is how often the service checks whether a rule selects namespaces by label.
 	pollInterval = 2 * time.Second
-	// debounce is how long the service collects changes.
+	// debounce is how long the service collects changes before it applies them.
 	debounce = 500 * time.Millisecond
 )
 
@@ -159,7 +160,7 @@ func (s *Service) applyAndSave() {
 	s.lastErr = err
 }
 
-// Row returns the row for status.
+// Row returns the row about namespaces in the status of the agent.
 func (s *Service) Row() api.ClusterPart {
 	row := api.ClusterPart{Name: "Namespaces", State: "not read: no rule of authorization has a namespaceSelector"}
 	if !s.NeedsLabels() {
@@ -173,7 +174,7 @@ func (s *Service) Row() api.ClusterPart {
 	case known == 0:
 		row.Error = "not read yet: the API server has not sent the labels of namespaces"
 	case !read:
-		row.Error = "read from the file of the last agent: the API server has not answered since the start"
+		row.Error = "the labels are from the file of the previous agent: the API server has not answered since the start"
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,40 +16,40 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// Evictions evicts pods that the topology manager refuses again and again: the kubelet would repeat the creation of
-// their containers for ever, and no controller would replace them.
+// Evictions evicts pods whose creation the topology manager refuses again and again. Without an eviction, the kubelet
+// repeats the creation of their containers for ever, and no controller replaces the pods.
 type Evictions struct {
 	node      Node
 	client    *kube.Client
 	recorder  Recorder
-	threshold func() int
+	threshold func() int // the number of refusals after which a pod is evicted; 0 means never
 	// Debounce is how long changes are collected; tests shorten it.
 	Debounce time.Duration
 
-	refused map[events.About]*refusals
+	refused map[events.About]*refusals // by pod
 
 	mu      sync.Mutex // guards the fields below
-	evicted uint64
-	failed  uint64
-	err     error // of the last eviction
+	evicted uint64     // the number of evicted pods
+	failed  uint64     // the number of evictions that failed
+	err     error      // the error of the last eviction
 }
 
 // refusals are the failed creations of one pod's containers.
 type refusals struct {
 	count   int
-	last    time.Time
-	reason  string
-	evicted bool
-	isNew   bool // there was a refusal since the last check
+	last    time.Time // the time of the last refusal
+	reason  string    // the reason of the last refusal
+	evicted bool      // the pod was evicted, or does not exist any more
+	isNew   bool      // there was a refusal since the last check
 }
 
-// forgetAfter is the time without a refusal after which a pod is forgotten. The kubelet repeats a creation at least
-// every five minutes.
+// forgetAfter is the time without a refusal after which a pod's refusals are deleted. It is longer than five minutes,
+// the longest pause after which the kubelet repeats a creation.
 const forgetAfter = 15 * time.Minute
 
-// NewEvictions makes the service. after returns the number of refusals after which a pod is evicted; 0 means never.
-func NewEvictions(n Node, c *kube.Client, to Recorder, after func() int) *Evictions {
-	return &Evictions{node: n, client: c, recorder: to, threshold: after, Debounce: debounce, refused: map[events.About]*refusals{}}
+// NewEvictions makes an Evictions. threshold returns the number of refusals after which a pod is evicted; 0 means never.
+func NewEvictions(n Node, c *kube.Client, to Recorder, threshold func() int) *Evictions {
+	return &Evictions{node: n, client: c, recorder: to, threshold: threshold, Debounce: debounce, refused: map[events.About]*refusals{}}
 }
 
 // Run evicts pods until ctx ends.
@@ -57,7 +57,7 @@ func (e *Evictions) Run(ctx context.Context) {
 	watch(ctx, e.node, e.Debounce, func(journal []api.Event, _ uint64) {
 		e.countRefusals(journal)
 		for about, r := range e.refused {
-			if after := e.threshold(); after > 0 && r.count >= after && r.isNew && !r.evicted {
+			if threshold := e.threshold(); threshold > 0 && r.count >= threshold && r.isNew && !r.evicted {
 				e.evict(ctx, about, r)
 			}
 			r.isNew = false
@@ -65,7 +65,8 @@ func (e *Evictions) Run(ctx context.Context) {
 	})
 }
 
-// countRefusals counts refusals, and forgets pods without new ones.
+// countRefusals counts the refusals in new events of the journal, and deletes those of pods without a refusal since
+// forgetAfter.
 func (e *Evictions) countRefusals(journal []api.Event) {
 	var now time.Time
 	for i := range journal {
@@ -88,7 +89,8 @@ func (e *Evictions) countRefusals(journal []api.Event) {
 	}
 }
 
-// evict asks the API server to evict a pod. The UID keeps the request from evicting a later pod of the same name.
+// evict requests the eviction of a pod from the API server. The request has the UID, so that it never evicts a later pod
+// of the same name.
 func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) {
 	body := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "policy/v1", "kind": "Eviction",
@@ -101,7 +103,7 @@ func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) 
 	defer e.mu.Unlock()
 	if e.err = err; err != nil && !kerrors.IsNotFound(err) { // a pod that does not exist needs no eviction
 		e.failed++
-		e.recorder.Warn(about, events.EvictionFailed, fmt.Sprintf("the topology manager refused the pod %d times, and the API server did not evict it: %v", r.count, err))
+		e.recorder.Warn(about, events.EvictionFailed, fmt.Sprintf("the topology manager refused the pod %d times, and the agent cannot evict the pod: %v", r.count, err))
 		e.client.Log.Warn("the agent cannot evict a pod that the topology manager refuses", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Err, err)
 		return
 	}
@@ -110,19 +112,19 @@ func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) 
 		return
 	}
 	e.evicted++
-	e.recorder.Warn(about, events.PodEvicted, fmt.Sprintf("the agent evicted the pod after %d refused creations (topologyManager.evictAfter): %s", r.count, r.reason))
+	e.recorder.Warn(about, events.PodEvicted, fmt.Sprintf("the agent evicted the pod, because the topology manager refused it %d times (topologyManager.evictAfter): %s", r.count, r.reason))
 	e.client.Log.Info("the agent evicted a pod that the topology manager refused", logkey.Namespace, about.Namespace, logkey.Pod, about.Name, logkey.Reason, r.reason)
 }
 
-// Row returns the row for status. The row is empty if evictions are disabled.
+// Row returns the row about evictions for status. The row is empty if evictions are disabled.
 func (e *Evictions) Row() api.ClusterPart {
-	after := e.threshold()
-	if after == 0 {
+	threshold := e.threshold()
+	if threshold == 0 {
 		return api.ClusterPart{}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	row := api.ClusterPart{Name: "Evictions", State: fmt.Sprintf("after %d refusals of a pod", after), Written: e.evicted, Failed: e.failed}
+	row := api.ClusterPart{Name: "Evictions", State: fmt.Sprintf("after %d refusals of a pod", threshold), Written: e.evicted, Failed: e.failed}
 	if e.err != nil {
 		row.Error = e.err.Error()
 	}

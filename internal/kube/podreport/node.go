@@ -16,15 +16,15 @@ type Node interface {
 }
 
 const (
-	// debounce is how long after a change the service reads the node, because one pod causes several events.
+	// debounce is the pause between a new event and the next call of read, because one pod causes several events.
 	debounce = 3 * time.Second
-	// sweepInterval is how often the service reads the node without a change, because a value may be lost without an
-	// event.
+	// sweepInterval is how often read is called without a new event, because values can change without an event.
 	sweepInterval = time.Minute
 )
 
-// watch calls read with the new events of the journal, debounced, and at least every sweepInterval, until ctx ends.
-// lost is the number of events that the journal had already dropped.
+// watch calls read with the new events of the journal, until ctx ends. After an event, it waits for the time debounce,
+// so that one call gets several events. It also calls read every sweepInterval. lost is the number of events that the
+// journal dropped before watch read them.
 func watch(ctx context.Context, n Node, debounce time.Duration, read func(events []api.Event, lost uint64)) {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()

@@ -19,50 +19,50 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// PlacementAnnotation is the annotation with a pod's placement.
+// PlacementAnnotation is the key of the annotation with a pod's placement.
 const PlacementAnnotation = "trimtab.io/placement"
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// placementAnnotation is the value of the annotation.
+// placementAnnotation is the value of the annotation PlacementAnnotation.
 type placementAnnotation struct {
 	Class      string                        `json:"class"`
-	Containers map[string]containerPlacement `json:"containers"`
+	Containers map[string]containerPlacement `json:"containers"` // by container name
 }
 
 type containerPlacement struct {
-	CPUs      string `json:"cpus"`
-	Mems      string `json:"mems,omitempty"`
-	Exclusive bool   `json:"exclusive,omitempty"`
+	CPUs      string `json:"cpus"`                // a kernel list
+	Mems      string `json:"mems,omitempty"`      // a kernel list of memory nodes; "" if none are set
+	Exclusive bool   `json:"exclusive,omitempty"` // the container owns the CPUs
 }
 
-// Placements writes each pod's placement to its annotation, when it has changed.
+// Placements writes the placement of each pod into an annotation of the pod, when the placement has changed.
 type Placements struct {
 	node     Node
 	client   *kube.Client
-	released func() bool
+	released func() bool // whether `trimtab release` has restored the node; annotations are then removed
 	// Debounce is how long changes are collected; tests shorten it.
 	Debounce time.Duration
 
-	mu         sync.Mutex // guards the fields below
-	written    map[types.UID]string
-	writeCount uint64
-	refused    uint64 // the number of writes that the API server refused permanently
-	lastErr    error  // the error of the last write
+	mu         sync.Mutex           // guards the fields below
+	written    map[types.UID]string // the last value that was written or refused; "" after a removal
+	writeCount uint64               // the number of successful writes
+	refused    uint64               // the number of writes that the API server refused permanently
+	lastErr    error                // the error of the last write; nil if it succeeded
 	// failures counts the failed writes that the service repeats later.
 	failures uint64
 }
 
-// NewPlacements makes the service. Once released returns true, annotations are removed.
+// NewPlacements makes a Placements. When released returns true, it removes the annotations.
 func NewPlacements(n Node, c *kube.Client, released func() bool) *Placements {
 	return &Placements{node: n, client: c, released: released, Debounce: batchTime, written: map[types.UID]string{}}
 }
 
-// batchTime is how long the service collects changes.
+// batchTime is how long a Placements collects changes before it writes annotations.
 const batchTime = 10 * time.Second
 
-// Run writes annotations until ctx ends. It repeats failed writes at the next change of
-// the node, or at the next sweep.
+// Run writes annotations until ctx ends. It repeats failed writes at the next event of the journal, or after
+// sweepInterval.
 func (p *Placements) Run(ctx context.Context) {
 	watch(ctx, p.node, p.Debounce, func([]api.Event, uint64) { _ = p.writeAll(ctx) })
 }
@@ -78,8 +78,8 @@ func (p *Placements) Release(ctx context.Context) error {
 	return nil
 }
 
-// writeAll writes all changed annotations. It stops with an error if the server does
-// not answer.
+// writeAll writes all changed annotations. It stops at the first write that must be repeated later, and returns the
+// error of this write.
 func (p *Placements) writeAll(ctx context.Context) error {
 	live := map[types.UID]bool{}
 	for _, id := range nodeview.Sandboxes(p.node) {
@@ -99,7 +99,7 @@ func (p *Placements) writeAll(ctx context.Context) error {
 	return nil
 }
 
-// forgetEnded removes the pods that have ended from written. live has the UIDs of all other pods.
+// forgetEnded deletes pods from written that have ended. live has the UIDs of all other pods.
 func (p *Placements) forgetEnded(live map[types.UID]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,10 +110,11 @@ func (p *Placements) forgetEnded(live map[types.UID]bool) {
 	}
 }
 
-// write writes the annotation of a pod. It returns an error if the server does not answer.
+// write writes the annotation of a pod if its value has changed. It returns an error if the write must be repeated
+// later. After a permanent refusal of the API server, it returns nil.
 func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	var value []byte
-	var annotation any // null removes it
+	var annotation any // nil becomes null in the patch, which removes the annotation
 	if !p.released() {
 		var err error
 		if value, err = json.Marshal(placementOf(s)); err != nil {
@@ -128,7 +129,7 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	if known && before == string(value) {
 		return nil
 	}
-	// The UID keeps the request from changing a later pod of the same name.
+	// The request has the UID, so that it never changes a later pod of the same name.
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": s.UID, "annotations": map[string]any{PlacementAnnotation: annotation},
 	}})
@@ -144,8 +145,8 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	case err == nil:
 		p.writeCount++
 	case kerrors.IsNotFound(err), kerrors.IsForbidden(err), kerrors.IsInvalid(err):
-		// The pod was removed, or is a static pod (its object has another UID), or a policy
-		// refuses the request: no retry before the next change.
+		// The pod was removed, or it is a static pod, whose object has another UID, or an admission policy refuses
+		// the request. The agent tries again only when the placement changes.
 		p.refused++
 		p.client.Log.Debug("the agent cannot write a pod's placement", logkey.Namespace, s.Namespace, logkey.Pod, s.Name, logkey.Err, err)
 	default:
@@ -156,7 +157,7 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 	return nil
 }
 
-// Row returns the row for status.
+// Row returns the row about the annotations for status.
 func (p *Placements) Row() api.ClusterPart {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,7 +171,7 @@ func (p *Placements) Row() api.ClusterPart {
 	return row
 }
 
-// placementOf returns a pod's placement. JSON sorts the keys of maps.
+// placementOf returns the value of a pod's annotation. Its JSON text is always the same for the same placement.
 func placementOf(s *nodeview.PodState) placementAnnotation {
 	out := placementAnnotation{Class: cmp.Or(s.Class, "none"), Containers: map[string]containerPlacement{}}
 	for _, c := range s.Containers {

@@ -14,41 +14,45 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// Recorder records events; *events.Recorder is one.
+// Recorder creates Kubernetes events; *events.Recorder implements it.
 type Recorder interface {
+	// Warn creates a warning event about an object.
 	Warn(about events.About, reason events.Reason, text string)
+	// AddLost counts n events that cannot be created, because the journal has dropped them.
 	AddLost(n uint64)
 }
 
-// ProblemEvents records events about the problems of pods. A pod gets one event for each reason, and another one when a
-// problem with a new text appears.
+// ProblemEvents creates Kubernetes events about the problems of pods. A pod gets one event for each reason, and another
+// one when a problem with a new text appears.
 type ProblemEvents struct {
 	node     Node
 	recorder Recorder
 	// Debounce is how long changes are collected; tests shorten it.
 	Debounce time.Duration
 
-	recorded map[events.About]map[events.Reason][]string
+	recorded map[events.About]map[events.Reason][]string // the texts of created events, by pod and reason
 }
 
-// NewProblemEvents makes the service.
+// NewProblemEvents makes a ProblemEvents.
 func NewProblemEvents(n Node, to Recorder) *ProblemEvents {
 	return &ProblemEvents{node: n, recorder: to, Debounce: debounce, recorded: map[events.About]map[events.Reason][]string{}}
 }
 
-// Run records events until ctx ends.
+// Run creates Kubernetes events until ctx ends.
 func (t *ProblemEvents) Run(ctx context.Context) { watch(ctx, t.node, t.Debounce, t.recordNew) }
 
-// podTexts has the texts of one pod, by reason.
+// podTexts has the texts about the problems of one pod, by reason of the event.
 type podTexts map[events.Reason][]string
 
+// add adds a text, unless the reason has it already.
 func (f podTexts) add(r events.Reason, text string) {
 	if !slices.Contains(f[r], text) {
 		f[r] = append(f[r], text)
 	}
 }
 
-// recordNew records what is new in the journal and in the state of each pod.
+// recordNew creates events for the problems that are new in the journal and in the state of each pod. lost is the number
+// of events that the journal has dropped.
 func (t *ProblemEvents) recordNew(journal []api.Event, lost uint64) {
 	if lost > 0 {
 		t.recorder.AddLost(lost)
@@ -73,11 +77,12 @@ func (t *ProblemEvents) recordNew(journal []api.Event, lost uint64) {
 	for about, f := range all {
 		t.record(about, f)
 	}
-	// Forget ended pods. A pod of which a container was rejected is recorded again with its next event.
+	// Forget the texts of ended pods. A pod whose container was rejected may be forgotten, too: its next rejection then
+	// creates an event again.
 	maps.DeleteFunc(t.recorded, func(about events.About, _ map[events.Reason][]string) bool { return all[about] == nil })
 }
 
-// record records the texts that were not recorded yet.
+// record creates an event for each reason that has a new text.
 func (t *ProblemEvents) record(about events.About, f podTexts) {
 	if t.recorded[about] == nil {
 		t.recorded[about] = map[events.Reason][]string{}
@@ -102,12 +107,13 @@ func (t *ProblemEvents) record(about events.About, f podTexts) {
 }
 
 const (
-	// maxRemembered bounds how many recorded texts of a pod are kept. maxListed bounds how many texts one message has.
+	// maxRemembered is how many texts of created events are stored for a pod and reason. maxListed is how many texts
+	// one message lists.
 	maxRemembered = 4 * lifecycle.MaxProblems
 	maxListed     = 3
 )
 
-// eventMessage returns the message of an event: the first texts, and how many more there are.
+// eventMessage returns the message of an event: the first texts, and the number of the other ones.
 func eventMessage(about events.About, texts []string) string {
 	out := strings.Join(texts[:min(maxListed, len(texts))], " | ")
 	if more := len(texts) - maxListed; more > 0 {
@@ -116,13 +122,14 @@ func eventMessage(about events.About, texts []string) string {
 	return out
 }
 
-// aboutEvent returns the pod of a journal event; false if it has none.
+// aboutEvent returns the pod of a journal event; false if the event has no pod.
 func aboutEvent(e *api.Event) (events.About, bool) {
 	namespace, name, ok := strings.Cut(e.Pod, "/")
 	return events.About{Kind: "Pod", Namespace: namespace, Name: name, UID: e.PodUID}, ok && e.PodUID != ""
 }
 
-// addEventProblems adds the problems of one event, because a later state may not have them.
+// addEventProblems adds the problems of one journal event. They are read from the event, because the state of the pod
+// may no longer have them.
 func addEventProblems(f podTexts, e *api.Event) {
 	if e.Rejected != "" {
 		f.add(events.ContainerRejected, inContainer(e.Container)+e.Rejected)
@@ -132,7 +139,7 @@ func addEventProblems(f podTexts, e *api.Event) {
 	}
 }
 
-// addStateProblems adds the present problems.
+// addStateProblems adds the present problems of a pod, and its values that are not in force.
 func addStateProblems(f podTexts, s *nodeview.PodState) {
 	for _, p := range s.Problems {
 		f.add(reasonOf(p), problemText(p))
@@ -156,6 +163,7 @@ var missingReasons = map[api.MissingReason]events.Reason{
 	api.Differs:       events.WouldDiffer,
 }
 
+// reasonOf returns the event reason for a problem.
 func reasonOf(p lifecycle.Problem) events.Reason {
 	switch {
 	case p.Key == nodeview.ConflictKey:
@@ -172,6 +180,7 @@ func reasonOf(p lifecycle.Problem) events.Reason {
 	return events.RequestMalformed
 }
 
+// problemText returns the problem as text, with what the agent does instead.
 func problemText(p lifecycle.Problem) string {
 	if p.Then == "" {
 		return p.String()
@@ -179,6 +188,7 @@ func problemText(p lifecycle.Problem) string {
 	return p.String() + "; " + p.Then
 }
 
+// inContainer returns the beginning of a text about a container; "" for a text about the whole pod.
 func inContainer(container string) string {
 	if container == "" {
 		return ""

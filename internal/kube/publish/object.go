@@ -15,7 +15,7 @@ import (
 
 func nodeUID(uid string) types.UID { return types.UID(uid) }
 
-// selectFields returns the fields of a live object that are also in wish.
+// selectFields returns the fields of a live object that wish also has. wish is the object that the agent wants to write.
 func selectFields(live, wish *unstructured.Unstructured) map[string]any {
 	out := map[string]any{}
 	for key, v := range wish.Object {
@@ -34,8 +34,8 @@ func selectFields(live, wish *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// selectNested returns the values of live whose keys are also in wish, at all levels. So it leaves out other programs'
-// labels and annotations. In lists it keeps only elements that wish also has, such as owner references.
+// selectNested returns the values of live whose keys are also in wish, at all levels. So the result lacks the labels and
+// annotations of other programs. From a list such as the owner references, it takes only elements that wish also has.
 func selectNested(live any, wish map[string]any) any {
 	l, ok := live.(map[string]any)
 	if !ok {
@@ -62,8 +62,8 @@ func selectNested(live any, wish map[string]any) any {
 	return out
 }
 
-// selectWhole returns the values of live whose keys are also in wish, with all their content. Other programs may write
-// other fields of a status.
+// selectWhole returns the values of live whose keys are also in wish, with all their content. Only the keys of the first
+// level are compared, because other programs may own other fields of the same status.
 func selectWhole(live any, wish map[string]any) any {
 	l, ok := live.(map[string]any)
 	if !ok {
@@ -78,7 +78,7 @@ func selectWhole(live any, wish map[string]any) any {
 	return out
 }
 
-// equalFields compares fields by their JSON, because a number may have one of several types.
+// equalFields compares fields by their JSON texts, because equal numbers may have different Go types.
 func equalFields(a, b map[string]any) bool {
 	x, err := json.Marshal(a)
 	if err != nil {
@@ -88,11 +88,11 @@ func equalFields(a, b map[string]any) bool {
 	return err == nil && string(x) == string(y)
 }
 
-// missingFields names the fields of desired that are missing in ours.
-func missingFields(ours, desired map[string]any) string {
+// missingFields names the fields of desired that the server did not store: written lacks them.
+func missingFields(written, desired map[string]any) string {
 	var out []string
 	for key, v := range desired {
-		got, has := ours[key]
+		got, has := written[key]
 		if !has {
 			out = append(out, key)
 			continue
@@ -108,8 +108,8 @@ func missingFields(ours, desired map[string]any) string {
 	return strings.Join(out, ", ")
 }
 
-// otherWriter names another program that writes a field of an object; "" if Trimtab writes it, or
-// no program does.
+// otherWriter names another program that owns a field of an object (managedFields). It returns "" if Trimtab owns the
+// field, or if no program does.
 func otherWriter(o *unstructured.Unstructured, field string) string {
 	other := ""
 	for _, m := range o.GetManagedFields() {
@@ -124,12 +124,14 @@ func otherWriter(o *unstructured.Unstructured, field string) string {
 	return other
 }
 
+// ownsKey reports whether Trimtab owns a field of an object.
 func ownsKey(o *unstructured.Unstructured, field string) bool {
 	return slices.ContainsFunc(o.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == FieldManager && owns(m, field)
 	})
 }
 
+// owns reports whether an entry of managedFields has a field, which is a path such as status.topologyZone.
 func owns(m metav1.ManagedFieldsEntry, field string) bool {
 	if m.FieldsV1 == nil {
 		return false
@@ -148,7 +150,7 @@ func owns(m metav1.ManagedFieldsEntry, field string) bool {
 	return true
 }
 
-// otherVersionWriters names the programs that wrote an object in another API version.
+// otherVersionWriters names the programs that wrote an object in another API version than this one.
 func otherVersionWriters(o *unstructured.Unstructured, version string) string {
 	var out []string
 	for _, m := range o.GetManagedFields() {
@@ -159,7 +161,7 @@ func otherVersionWriters(o *unstructured.Unstructured, version string) string {
 	return strings.Join(out, ", ")
 }
 
-// conflictOwner names the program that owns a field of a failed apply; "" for another error.
+// conflictOwner names the program that owns a field, if an apply failed because of this. It returns "" for other errors.
 func conflictOwner(err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -178,13 +180,13 @@ func conflictOwner(err error) string {
 	return ""
 }
 
-// noSuchKind reports whether the server does not have the kind or version. noSuchObject reports whether it lacks
-// only the object.
+// noSuchKind reports whether a request failed because the API server does not have the kind or version.
 func noSuchKind(err error) bool { return apierrors.IsNotFound(err) && !isAboutObject(err) }
 
+// noSuchObject reports whether a request failed because the API server has the kind, but not the object.
 func noSuchObject(err error) bool { return apierrors.IsNotFound(err) && isAboutObject(err) }
 
-// isAboutObject reports whether an answer is about an object and not about the URL path.
+// isAboutObject reports whether a "not found" error means that an object is missing, and not the URL path.
 func isAboutObject(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {

@@ -18,15 +18,15 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// updateRow changes the row for status.
+// updateRow changes the report's row for status.
 func (p *Publisher) updateRow(change func(*api.ClusterPart)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.row)
 }
 
-// setState sets the state of the report in status. It logs a reason that differs from the
-// last one.
+// setState sets the state of the report in the row for status. why is the reason why the report is not up to date; nil
+// if it is. setState logs the reason if it has changed.
 func (p *Publisher) setState(state string, why error) {
 	p.mu.Lock()
 	before := p.row.Error
@@ -39,13 +39,13 @@ func (p *Publisher) setState(state string, why error) {
 	switch now {
 	case before:
 	case "":
-		p.log.Info("the agent writes a report again", logkey.Kind, p.report.Kind)
+		p.log.Info("the agent can again write an object to the API server", logkey.Kind, p.report.Kind)
 	default:
-		p.log.Warn("the agent cannot bring a report up to date", logkey.Kind, p.report.Kind, logkey.Reason, state, logkey.Err, why)
+		p.log.Warn("the agent cannot write an object to the API server", logkey.Kind, p.report.Kind, logkey.Reason, state, logkey.Err, why)
 	}
 }
 
-// setUpToDate sets the state of an object that is up to date, and notes which fields the object still lacks.
+// setUpToDate sets the state for an object that is up to date. The row also gets the text of Report.Note.
 func (p *Publisher) setUpToDate(state string) {
 	p.setState(state, nil)
 	if p.report.Note != nil {
@@ -54,16 +54,16 @@ func (p *Publisher) setUpToDate(state string) {
 	}
 }
 
-// noteFailure notes a failed request, and returns the pause after it: the pause that the server requests, or twice the
-// last one.
-func (p *Publisher) noteFailure(what string, err error) (next time.Duration, wakes bool) {
+// noteFailure notes a failed request. It returns the pause before the next request: the pause that the server requests,
+// or twice the last pause. action says what failed.
+func (p *Publisher) noteFailure(action string, err error) (next time.Duration, wakes bool) {
 	p.failures++
 	p.updateRow(func(r *api.ClusterPart) { r.Failed++ })
 	next = min(p.pace.Retry<<min(p.failures-1, 16), p.pace.CheckInterval)
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
 		next = max(next, time.Duration(seconds)*time.Second)
 	}
-	why := fmt.Errorf("%s: %w", what, err)
+	why := fmt.Errorf("%s: %w", action, err)
 	if apierrors.IsForbidden(err) {
 		why = fmt.Errorf("%w; give the agent's account the chart's ClusterRole, or disable the report", why)
 	}
@@ -71,7 +71,8 @@ func (p *Publisher) noteFailure(what string, err error) (next time.Duration, wak
 	return jittered(next), false
 }
 
-// noteMissingKind notes that the server does not have the kind, and lists the versions that it has.
+// noteMissingKind notes that the server does not have the kind in the report's version. The reason in the row names the
+// versions that the server has.
 func (p *Publisher) noteMissingKind(ctx context.Context) (next time.Duration, wakes bool) {
 	p.lastWrite, p.failures = nil, 0
 	r := p.report.Resource
@@ -84,13 +85,13 @@ func (p *Publisher) noteMissingKind(ctx context.Context) (next time.Duration, wa
 	case slices.Contains(versions, r.Version):
 		p.setState("not written", fmt.Errorf("the group %s has no %s; install its CustomResourceDefinition, or disable the report", r.GroupVersion(), r.Resource))
 	default:
-		p.setState("not written", fmt.Errorf("the CustomResourceDefinition %s.%s serves %s, and %s is needed; install a newer CustomResourceDefinition", r.Resource, r.Group, strings.Join(versions, ", "), r.Version))
+		p.setState("not written", fmt.Errorf("the CustomResourceDefinition %s.%s serves only %s, but the agent needs %s; install a newer CustomResourceDefinition", r.Resource, r.Group, strings.Join(versions, ", "), r.Version))
 	}
 	return jittered(p.pace.CheckInterval), false
 }
 
-// servedVersions lists the versions of the report's group; none, without an error, for an
-// unknown group.
+// servedVersions lists the versions of the report's API group that the server has. For an unknown group, it returns no
+// version and no error.
 func (p *Publisher) servedVersions(ctx context.Context) ([]string, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.client.Server, "/")+"/apis/"+p.report.Resource.Group, nil)
 	if err != nil {
@@ -121,19 +122,19 @@ func (p *Publisher) servedVersions(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// noteCeded notes that another program writes the object.
+// noteCeded notes that another program owns the object, so the agent does not write it.
 func (p *Publisher) noteCeded(other string) (next time.Duration, wakes bool) {
 	p.lastWrite, p.failures = nil, 0
-	const what = "it writes the object %s; if the agent should write it, stop that program and delete the object"
+	const note = "%s writes the object %s; if the agent should write the object, stop that program and delete the object"
 	before := p.Row().LeftTo
 	p.setState("left to "+other, nil)
-	p.updateRow(func(r *api.ClusterPart) { r.LeftTo, r.Note = other, fmt.Sprintf(what, p.client.Node) })
+	p.updateRow(func(r *api.ClusterPart) { r.LeftTo, r.Note = other, fmt.Sprintf(note, other, p.client.Node) })
 	if before != other {
 		p.log.Info("the agent leaves an object to another program", logkey.Kind, p.report.Kind, logkey.Owner, other)
 	}
 	return jittered(p.pace.CheckInterval), false
 }
 
-// jittered returns a pause of about the same length, so that the agents of many nodes do not send requests at the
-// same time.
+// jittered returns a random pause between 0.9 and 1.1 times d, so that the agents of many nodes do not send requests at
+// the same time.
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }

@@ -23,86 +23,89 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
+// status is the name of the field and of the subresource.
 const status = "status"
 
-// FieldManager is Trimtab's field manager.
+// FieldManager is the name of Trimtab's field manager in server-side apply.
 const FieldManager = "trimtab"
 
 // Report describes the object to write. The object is cluster scoped and has the node's name.
 type Report struct {
 	Kind     string
 	Resource schema.GroupVersionResource
-	// Key is the field whose writer owns the object, such as zones or status.topologyZone.
+	// Key is a field, such as zones or status.topologyZone. If another program owns this field, the publisher does not
+	// write the object.
 	Key string
-	// Status means that the CRD has the subresource status, so the publisher writes the status there.
+	// Status means that the CRD has the subresource status. The publisher then writes the field status with it.
 	Status bool
-	// NewerField is a field that an older API version of the object lacks: an update in that version removes the field.
-	// "" means that there is no such field.
+	// NewerField is a field that an older API version of the object lacks. If a program updates the object in the older
+	// version, the API server removes the field. "" means that there is no such field.
 	NewerField string
-	// Make returns the annotations and the top-level fields of the object. Of a field metadata the publisher uses
-	// only labels.
+	// Make returns the annotations and the top-level fields of the object. If there is a field metadata, the publisher
+	// uses only its labels.
 	Make func() (annotations map[string]string, fields map[string]any)
-	// Read is called with the object whenever the publisher reads it; may be nil.
+	// The publisher calls Read with the object each time it has read the object. Read may be nil.
 	Read func(*unstructured.Unstructured)
-	// Node is called with the labels of the Node, before Make and whenever the publisher reads the object; may be
-	// nil.
+	// The publisher calls Node with the labels of the Node, before the first call of Make and then every CheckInterval.
+	// Node may be nil.
 	Node func(labels map[string]string)
-	// Note returns what the object should have and lacks, and why, or "" if it lacks nothing. It may be nil.
+	// Note returns which data the object should have and lacks, and why; "" if it lacks nothing. Note may be nil.
 	Note func() string
-	// Ready returns why there is nothing to report yet; nil if there is.
+	// Ready returns why the agent has nothing to report yet; nil if it has.
 	Ready func() error
 	// Changed returns a channel that is closed when Make may return something new.
 	Changed func() <-chan struct{}
 }
 
-// Pace has the pauses between reads and writes. The zero value means the defaults.
+// Pace has the pauses between reads and writes. A field that is 0 means its default.
 type Pace struct {
-	// Spread is the longest pause before the first request, 30 s: a
-	// thousand agents that start at the same time do not write at the same time.
+	// Spread is the longest random pause before the first request, by default 30 s. So a thousand agents that start at
+	// the same time do not write at the same time.
 	Spread time.Duration
-	// MinInterval is the shortest time between two writes, 2 s.
+	// MinInterval is the shortest time between two writes, by default 2 s.
 	MinInterval time.Duration
-	// CheckInterval is how often the publisher reads the object to find changes by others, and how often it checks
-	// for a missing CRD: 5 min.
+	// CheckInterval is how often the publisher reads the object to find changes by other programs. If the CRD is
+	// missing, it is how often the publisher looks for the CRD. The default is 5 min.
 	CheckInterval time.Duration
-	// Retry is the first pause after a failure, 1 s. Each further pause is twice as long as the
+	// Retry is the first pause after a failure, by default 1 s. Each further pause is twice as long as the
 	// last one, up to CheckInterval.
 	Retry time.Duration
 }
 
 const (
-	debounce       = 200 * time.Millisecond // changes come in groups: a sandbox, its containers
-	requestTimeout = 30 * time.Second       // for one request
-	// recompute is how often the publisher calls Make without a notification, for instance for a change of a device
-	// plugin. It sends a request only if the result is new.
+	debounce       = 200 * time.Millisecond // the shortest pause after a change, because changes come in groups
+	requestTimeout = 30 * time.Second       // the time limit for the requests of one reconcile
+	// recompute is how often the publisher calls Make without a notification, because some changes have none, such as
+	// those of a device plugin. The publisher sends a request only if the result is new.
 	recompute = time.Minute
 )
 
+// withDefaults returns p with the defaults in place of fields that are not positive.
 func (p Pace) withDefaults() Pace {
 	for _, d := range []struct {
-		of    *time.Duration
-		usual time.Duration
+		field        *time.Duration
+		defaultValue time.Duration
 	}{{&p.Spread, 30 * time.Second}, {&p.MinInterval, 2 * time.Second}, {&p.CheckInterval, 5 * time.Minute}, {&p.Retry, time.Second}} {
-		if *d.of <= 0 {
-			*d.of = d.usual
+		if *d.field <= 0 {
+			*d.field = d.defaultValue
 		}
 	}
 	return p
 }
 
-// Publisher keeps one object up to date.
+// Publisher keeps one object in the API server up to date.
 type Publisher struct {
 	client *kube.Client
 	report Report
 	pace   Pace
 	log    *slog.Logger
 
-	// Used only by Run's goroutine:
-	uid       string                     // of the Node; "" while it is unknown
-	lastWrite *lastObject                // nil if unknown
+	// Only Run's goroutine uses the fields from here to mu.
+	uid       string                     // the UID of the Node; "" while it is unknown
+	lastWrite *lastObject                // nil if the content of the object is unknown
 	failures  int                        // failures in a row
-	found     *unstructured.Unstructured // from the last read; nil if there was no object
-	// lostField says which field another program removed last, or is "".
+	found     *unstructured.Unstructured // the object as it was last read or written; nil if it did not exist
+	// lostField is a text for status about the field that another program removed last; "" if there is none.
 	lostField string
 
 	mu  sync.Mutex // guards the fields below
@@ -111,27 +114,27 @@ type Publisher struct {
 
 // lastObject is the object as the publisher last read or wrote it.
 type lastObject struct {
-	desired     string         // the desired object
-	lastWritten map[string]any // the values of our own fields at that time
-	writtenAt   time.Time
+	desired     string         // the desired annotations and fields at that time, as JSON
+	lastWritten map[string]any // the values that the object then had in the agent's fields
+	writtenAt   time.Time      // when the publisher read or wrote the object
 	// live is the whole object. The next write uses it without another read, and the server refuses that write if
 	// the object has changed. nil means that the publisher must read the object first.
 	live *unstructured.Unstructured
 }
 
-// New makes a publisher of a report.
+// New makes a publisher of the object that r describes.
 func New(c *kube.Client, r Report, p Pace) *Publisher {
 	return &Publisher{client: c, report: r, pace: p.withDefaults(), log: c.Log, row: api.ClusterPart{Name: r.Kind, State: "not written yet: the report starts"}}
 }
 
-// Row implements kube.StatusReporter.
+// Row returns the row for status. It implements kube.StatusReporter.
 func (p *Publisher) Row() api.ClusterPart {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.row
 }
 
-// Run implements kube.Service.
+// Run keeps the object up to date until ctx ends. It implements kube.Service.
 func (p *Publisher) Run(ctx context.Context) {
 	sleep.For(ctx, rand.N(p.pace.Spread))
 	for ctx.Err() == nil {
@@ -151,8 +154,8 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 }
 
-// reconcile updates the object. It returns the pause before the next call, and whether a
-// change ends that pause.
+// reconcile reads and writes the object as necessary. next is the pause before the next call. wakes reports whether a
+// notification by Report.Changed ends this pause.
 func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bool) {
 	if err := p.report.Ready(); err != nil {
 		p.setState("waits: "+err.Error(), nil)
@@ -187,17 +190,17 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bo
 	if next, done := p.readObject(ctx, object, desired); done {
 		return next, p.failures == 0 && p.lastWrite != nil
 	}
-	if p.uid == "" { // the object is gone, because its Node is or was gone
+	if p.uid == "" { // readObject found no object, so the Node may be a new one: read its UID first
 		return p.pace.Retry, false
 	}
 	if p.lastWrite != nil {
-		p.lastWrite.live = nil // the code above has just read it, and forgetVersions may have changed it
+		p.lastWrite.live = nil // no check of the version: the object was read just now, and forgetVersions may have changed it
 	}
 	next, wakes, _ = p.apply(ctx, object, desired)
 	return next, wakes
 }
 
-// findNode reads the Node's UID, for the object's owner reference, and its labels.
+// findNode reads the Node: its UID for the object's owner reference, and its labels for Report.Node.
 func (p *Publisher) findNode(ctx context.Context) error {
 	node, err := p.client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).Get(ctx, p.client.Node, metav1.GetOptions{})
 	p.client.Note(err)
@@ -210,7 +213,7 @@ func (p *Publisher) findNode(ctx context.Context) error {
 	return nil
 }
 
-// object returns the object to apply: it has only our fields.
+// object returns the object to apply. It has only the fields that the agent sets.
 func (p *Publisher) object(annotations map[string]string, fields map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	for key, v := range fields {
@@ -222,7 +225,7 @@ func (p *Publisher) object(annotations map[string]string, fields map[string]any)
 	o.SetKind(p.report.Kind)
 	o.SetName(p.client.Node)
 	labels := map[string]string{"app.kubernetes.io/managed-by": FieldManager}
-	more, _, _ := unstructured.NestedStringMap(fields, "metadata", "labels") // the field is ours, and so has this type
+	more, _, _ := unstructured.NestedStringMap(fields, "metadata", "labels") // no error: Make returns strings
 	maps.Copy(labels, more)
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
@@ -230,7 +233,7 @@ func (p *Publisher) object(annotations map[string]string, fields map[string]any)
 	return o
 }
 
-// readObject reads the object. done means that there is nothing to write.
+// readObject reads the object. done means that the publisher must not write the object now, and next is the pause.
 func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstructured, desired string) (next time.Duration, done bool) {
 	live, err := p.client.Dynamic.Resource(p.report.Resource).Get(ctx, p.client.Node, metav1.GetOptions{})
 	p.client.Note(err)
@@ -266,20 +269,20 @@ func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstruc
 		return p.pace.CheckInterval, true
 	}
 	if _, has := live.Object[p.report.NewerField]; p.report.NewerField != "" && !has && ownsKey(live, p.report.Key) {
-		p.lostField = fmt.Sprintf("; %s had been removed by an update through an older version, by %s", p.report.NewerField, otherVersionWriters(live, p.report.Resource.Version))
-		p.log.Warn("an update through an older version of an object removed a field of the agent; the agent writes it again", logkey.Kind, p.report.Kind,
+		p.lostField = fmt.Sprintf("; the field %s had been removed by an update in an older API version (programs that use other versions: %s)", p.report.NewerField, otherVersionWriters(live, p.report.Resource.Version))
+		p.log.Warn("an update in an older API version of an object removed a field of the agent; the agent writes the field again", logkey.Kind, p.report.Kind,
 			logkey.Field, p.report.NewerField, logkey.Reason, strings.TrimPrefix(p.lostField, "; "))
 	}
 	if err := p.forgetVersions(ctx, live); err != nil {
-		next, _ = p.noteFailure("clear the writers through other versions", err)
+		next, _ = p.noteFailure("remove other API versions from the object's managed fields", err)
 		return next, true
 	}
 	return 0, false
 }
 
-// forgetVersions removes the entries of other API versions from an object's managed fields. If the version of an
-// entry lacks a field of ours, the API server refuses every apply with an internal error (Kubernetes 1.36: "failed
-// to prune fields ... field not declared in schema").
+// forgetVersions removes the entries of other API versions from an object's managed fields. If such a version lacks a
+// field that the agent sets, the API server refuses every apply with an internal error (Kubernetes 1.36: "failed to
+// prune fields ... field not declared in schema").
 func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstructured) error {
 	all := live.GetManagedFields()
 	kept := slices.DeleteFunc(slices.Clone(all), func(m metav1.ManagedFieldsEntry) bool {
@@ -294,8 +297,8 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 	return err
 }
 
-// apply writes the object. If another program has written a field of it, that is a conflict, and the other program's
-// value stays. stale means that the object has changed since we last read or wrote it, so the caller must read it.
+// apply writes the object. If another program owns one of its fields, the object stays as it is, and apply notes this.
+// stale means that the object has changed since the publisher last read or wrote it, so the caller must read it.
 func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, desired string) (next time.Duration, wakes, stale bool) {
 	live, err := p.write(ctx, object)
 	p.client.Note(err)
@@ -315,7 +318,7 @@ func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured
 	return next, wakes, false
 }
 
-// storeApplied stores the object that the server returned.
+// storeApplied stores the object that the server returned after a write, and returns the pause until the next check.
 func (p *Publisher) storeApplied(object, live *unstructured.Unstructured, desired string) (next time.Duration) {
 	want := p.objectForUpdate(object)
 	ours := selectFields(live, want)
@@ -323,15 +326,15 @@ func (p *Publisher) storeApplied(object, live *unstructured.Unstructured, desire
 	p.updateRow(func(r *api.ClusterPart) { r.Written++ })
 	state := "written " + time.Now().UTC().Format(time.DateTime) + " UTC" + p.lostField
 	if missing := missingFields(ours, want.Object); missing != "" {
-		p.setState(state, fmt.Errorf("the CRD's schema drops %s: install a newer CRD", missing))
+		p.setState(state, fmt.Errorf("the server did not store %s, because the CRD's schema lacks it: install a newer CRD", missing))
 		return p.pace.CheckInterval
 	}
 	p.setUpToDate(state)
 	return p.pace.CheckInterval
 }
 
-// write applies an object, and its status if that is a subresource. If the object exists in that case, we own only
-// its status.
+// write applies an object. If the status is a subresource, write creates a missing object without its status, and then
+// applies only the status.
 func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	objects, options := p.client.Dynamic.Resource(p.report.Resource), metav1.ApplyOptions{FieldManager: FieldManager}
 	if !p.report.Status {
@@ -351,7 +354,8 @@ func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured
 	return live, err
 }
 
-// withVersion returns an object that the server writes only if no program has changed it since we read it.
+// withVersion adds the UID and resourceVersion of the last read to an object. The server then refuses the write if a
+// program has changed the object since. Without a last read, it returns the object unchanged.
 func (p *Publisher) withVersion(object *unstructured.Unstructured) *unstructured.Unstructured {
 	if p.lastWrite == nil || p.lastWrite.live == nil {
 		return object
@@ -362,8 +366,8 @@ func (p *Publisher) withVersion(object *unstructured.Unstructured) *unstructured
 	return out
 }
 
-// objectForUpdate returns the fields that the agent writes if the object exists: only the status, if that is a
-// subresource.
+// objectForUpdate returns the fields that the agent writes if the object exists. If the status is a subresource, this is
+// only the status.
 func (p *Publisher) objectForUpdate(object *unstructured.Unstructured) *unstructured.Unstructured {
 	if !p.report.Status {
 		return object
@@ -375,7 +379,7 @@ func (p *Publisher) objectForUpdate(object *unstructured.Unstructured) *unstruct
 	return below
 }
 
-// storeLast stores the object as it was last read or written.
+// storeLast stores the object that was just read or written.
 func (p *Publisher) storeLast(desired string, ours map[string]any, live *unstructured.Unstructured) {
 	p.found = live
 	p.failures, p.lastWrite = 0, &lastObject{desired: desired, lastWritten: ours, writtenAt: time.Now(), live: live}

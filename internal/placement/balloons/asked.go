@@ -20,9 +20,9 @@ func (p *Policy) preservedBy(s placement.Subject, who Subject) string {
 	return ""
 }
 
-// typeOf returns the type of a container's balloon, and the key that decided. It is the type that the pod's
-// annotation names, or else the first type that matches the container, or else the type default. wrong has a
-// problem if the named type does not exist.
+// typeOf returns the type of a container's balloon, and the annotation or configuration key that determined the type.
+// It is the type that the pod's annotation names, or else the first type that matches the container, or else the type
+// default. If the type that the annotation names does not exist, the last result has a problem.
 func (p *Policy) typeOf(s placement.Subject, who Subject) (t *TypeOptions, from string, wrong []lifecycle.Problem) {
 	if asked := s.Intent.Balloon.V.Of(s.Name); asked.IsSet() {
 		if t = p.typeNamed(asked.V); t != nil {
@@ -41,8 +41,8 @@ func (p *Policy) typeOf(s placement.Subject, who Subject) (t *TypeOptions, from 
 	return p.typeNamed(defaultType), "placement.balloons." + defaultType, wrong
 }
 
-// BalloonOf returns the name of the balloon with index nth of a container's type. It returns "" if the container is
-// kept out of balloons, or if the type may not have so many balloons.
+// BalloonOf returns the name of the balloon with index nth of the type that the container's balloon has. It returns ""
+// if the container is kept out of balloons, or if the type may not have so many balloons.
 func (p *Policy) BalloonOf(s placement.Subject, nth int) string {
 	who := Subject{Pod: s.Pod, QoS: s.Intent.QoS.String(), Name: s.Name}
 	if p.preservedBy(s, who) != "" {
@@ -55,7 +55,7 @@ func (p *Policy) BalloonOf(s placement.Subject, nth int) string {
 	return t.balloonName(nth)
 }
 
-// threadsOf returns which threads of its balloon's CPUs a container requests.
+// threadsOf returns on which hyperthreads of its balloon a container runs, by the pod's annotation.
 func threadsOf(s placement.Subject) placement.Threads {
 	switch asked := s.Intent.HideThreads.V.Of(s.Name); {
 	case !asked.IsSet():
@@ -71,9 +71,9 @@ func (p *Policy) pinsMemory(t *TypeOptions) bool {
 	return t.PinMemory == "always" || t.PinMemory == "" && p.Options.PinMemory
 }
 
-// memoryOf returns the choice of memory nodes for a container in a balloon of type t. An annotation has
-// priority over the type's memoryTypes (the order of nri-plugins: preserve, pinMemory, memory-type,
-// memoryTypes).
+// memoryOf returns the choice of memory nodes for a container in a balloon of type t. As in nri-plugins, the annotation
+// that preserves memory has the highest priority, then the options pinMemory, then the annotation memory-type, then
+// the type's memoryTypes.
 func (p *Policy) memoryOf(t *TypeOptions, s placement.Subject) (m placement.MemoryChoice) {
 	if s.Intent.PreserveMemory.V.Of(s.Name).V || !p.pinsMemory(t) {
 		return placement.MemoryChoice{KeepRequested: true}

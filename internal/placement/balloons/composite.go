@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// balancedComponents is the value of componentCreation with which a composite balloon has one component, of
-// the type that has the fewest balloons.
+// balancedComponents is a value of componentCreation. With this value, a composite balloon has only one component: of
+// the component type that has the fewest balloons. Such a composite is called balanced.
 const balancedComponents = "balance-balloons"
 
 // balloonPart is a part of a balloon that gets CPUs: the whole balloon, or one component of a composite balloon.
@@ -21,7 +21,8 @@ type balloonPart struct {
 	balloonType *TypeOptions
 	size        int          // the number of CPUs that the part should have
 	cpus        topology.Set // the CPUs that the part has so far
-	// devices are the needs of the balloon's containers that have devices, the most important first.
+	// devices are the CPU requests of the balloon's containers that have devices, with the CPUs near the devices. The
+	// devices that the type prefers most come first.
 	devices []placement.DeviceNeed
 }
 
@@ -39,8 +40,8 @@ func leafTypesOf(types []TypeOptions, t *TypeOptions) (all []*TypeOptions) {
 	return all
 }
 
-// componentSizes returns the number of CPUs of each component of a composite balloon, if its containers
-// request milli milli-CPUs. used means that the balloon has containers.
+// componentSizes returns the number of CPUs of each component of a composite balloon whose containers request milli
+// milli-CPUs in all. If used is true, the balloon has containers.
 func componentSizes(t *TypeOptions, leaves []*TypeOptions, milli int64, used bool) (sizes []int) {
 	n := len(leaves)
 	share := (milli + int64(n) - 1) / int64(n)
@@ -54,8 +55,8 @@ func componentSizes(t *TypeOptions, leaves []*TypeOptions, milli int64, used boo
 	return sizes
 }
 
-// leafTypes returns the types of the parts of a balloon. For a balanced composite it returns only the first
-// type, because such a balloon has one component.
+// leafTypes returns the types without components of which a balloon of type t consists. For a balanced composite it
+// returns only the first of these types, because such a balloon has one component.
 func (p *Policy) leafTypes(t *TypeOptions) []*TypeOptions {
 	all := p.partTypes[t.Name]
 	if t.ComponentCreation == balancedComponents && len(all) > 1 {
@@ -64,8 +65,8 @@ func (p *Policy) leafTypes(t *TypeOptions) []*TypeOptions {
 	return all
 }
 
-// sizeOf returns how many CPUs a balloon has if its containers request milli milli-CPUs. used means that it
-// has containers.
+// sizeOf returns how many CPUs a balloon of type t has if its containers request milli milli-CPUs in all. If used is
+// true, the balloon has containers.
 func (p *Policy) sizeOf(t *TypeOptions, milli int64, used bool) (n int) {
 	if len(t.Components) == 0 {
 		return t.size(milli, used)
@@ -87,8 +88,8 @@ func (p *Policy) maxCPUsOf(t *TypeOptions) (n int) {
 	return min(n, t.maxCPUs())
 }
 
-// partsOf makes the parts of a balloon, and counts them in counts, the number of balloons by type. A balanced
-// composite that has no component yet gets one of the type with the fewest balloons.
+// partsOf makes the parts of a balloon, and adds them to counts, which has the number of balloons and components by
+// type. A balanced composite that has no component yet gets a component of the type with the fewest balloons.
 func (p *Policy) partsOf(w placement.PoolID, t *TypeOptions, needs placement.Needs, had placement.Balloons, counts map[string]int) (parts []balloonPart) {
 	need, used := needs.OfPool(w)
 	milli := need.MilliCPUs
@@ -122,8 +123,8 @@ func (p *Policy) choosesComponent(w placement.PoolID, t *TypeOptions, had placem
 	return true
 }
 
-// leastUsedComponent returns the index of the component of a balanced composite: the component that it has,
-// or else the first one whose type has the fewest balloons.
+// leastUsedComponent returns the index of the component of a balanced composite. If the composite has a component, it
+// is this component; otherwise it is the component whose type has the fewest balloons.
 func (p *Policy) leastUsedComponent(w placement.PoolID, leaves []*TypeOptions, had placement.Balloons, counts map[string]int) (best int) {
 	b := had.ByName(w.Name)
 	for i := range leaves {
@@ -137,7 +138,7 @@ func (p *Policy) leastUsedComponent(w placement.PoolID, leaves []*TypeOptions, h
 	return best
 }
 
-// partName returns the name of a component of a composite balloon. No balloon has such a name.
+// partName returns the name of a component of a composite balloon, such as type[0]/1. No balloon has such a name.
 func partName(balloon string, component int) string { return balloon + "/" + strconv.Itoa(component) }
 
 // componentIndex returns the index in the name of a component.
@@ -147,8 +148,8 @@ func componentIndex(part string) (n int, ok bool) {
 	return n, err == nil
 }
 
-// checkComponents returns the problems of composite types: component types that do not exist, that contain
-// themselves or that are balanced composites, and keys that only the types of components may have.
+// checkComponents returns the problems of composite types. A component's type must exist, must not contain itself, and
+// must not be a balanced composite. A composite type must not set keys that only types without components may set.
 func checkComponents(types []TypeOptions) (wrong []class.Problem) {
 	named := func(name string) *TypeOptions {
 		if i := slices.IndexFunc(types, func(t TypeOptions) bool { return t.Name == name }); i >= 0 {
@@ -217,7 +218,7 @@ func CheckOnMachine(m *topology.Machine, cpus topology.Set, o PolicyOptions) (wr
 		}
 	}
 	if sum > cpus.Len() && len(wrong) == 0 {
-		wrong = append(wrong, class.Problem{Path: "balloonTypes", Text: fmt.Sprintf("the balloons that minBalloons asks for need at least %d CPUs together, but this node has only %d CPUs for balloons: lower minBalloons or minCPUs", sum, cpus.Len())})
+		wrong = append(wrong, class.Problem{Path: "balloonTypes", Text: fmt.Sprintf("the balloons that minBalloons requires need at least %d CPUs together, but this node has only %d CPUs for balloons: lower minBalloons or minCPUs", sum, cpus.Len())})
 	}
 	return wrong
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// defaultClass is the name of the class for types and idle CPUs that name no class, if such a class exists.
+// defaultClass is the name of a CPU class. If the class exists, it applies to the types without cpuClass, and to the
+// idle CPUs if idleCPUClass is empty.
 const defaultClass = "default"
 
-// class converts the options to a CPU class. The frequencies must be valid.
+// class converts the options to a CPU class. The frequencies in the options must be valid.
 func (o *CPUClassOptions) class() lifecycle.CPUClass {
 	c := lifecycle.CPUClass{Name: o.Name, Governor: o.FreqGovernor, EnergyPreference: o.EnergyPerformancePreference, DisabledCStates: o.DisabledCStates}
 	c.MinFreq, _ = lifecycle.ParseFrequency(o.MinFreq)
@@ -42,10 +43,10 @@ func (p *Policy) classOf(name string) *lifecycle.CPUClass {
 	return &p.classes[i]
 }
 
-// cpuClasses returns the CPUs of a layout by CPU class. The CPUs of balloons come first, in the order of the
-// configuration and then by balloon type. The idle CPUs come last. CPUs that containers own have no class.
+// cpuClasses returns the CPUs of a layout by CPU class. The CPUs of balloons come first, in the order of the classes in
+// the configuration, and then by balloon type. The idle CPUs come last. CPUs that containers own have no class.
 func (p *Policy) cpuClasses(l *placement.Layout) (all []placement.ClassCPUs) {
-	cpusOf := map[string]map[string]topology.Set{} // by class and type
+	cpusOf := map[string]map[string]topology.Set{} // by the names of the class and of the balloon type
 	put := func(t *TypeOptions, cpus topology.Set) {
 		if c := p.classOf(t.CPUClass); c != nil && !cpus.Empty() {
 			if cpusOf[c.Name] == nil {
@@ -77,7 +78,7 @@ func (p *Policy) cpuClasses(l *placement.Layout) (all []placement.ClassCPUs) {
 	return all
 }
 
-// checkCPUClasses returns the problems of cpuClasses, and of the keys that name such classes.
+// checkCPUClasses returns the problems of cpuClasses, and of the keys cpuClass and idleCPUClass.
 func checkCPUClasses(o PolicyOptions) []class.Problem {
 	known, wrong := class.CheckNames(len(o.CPUClasses), "cpuClasses", func(i int) string { return o.CPUClasses[i].Name })
 	for i := range o.CPUClasses {

@@ -10,9 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// cpusNearDevice returns the CPUs near a device. The device is a path below /sys/devices: of a NUMA node, a
-// CPU, a cache of a CPU, or a PCI device. ok is false if the path is of something else, or if the machine
-// does not have the device.
+// cpusNearDevice returns the CPUs near a device. The parameter device is the path below /sys/devices of a NUMA node, a
+// CPU, a cache of a CPU, or a PCI device. The result ok is false for any other path, and if the machine does not have
+// the device.
 func cpusNearDevice(m *topology.Machine, device string) (cpus topology.Set, ok bool) {
 	rest, is := strings.CutPrefix(path.Clean(device), "/sys/devices/")
 	if !is {
@@ -47,15 +47,15 @@ func numberAfter(text, prefix string) (n int, ok bool) {
 	return n, is && err == nil && n >= 0
 }
 
-// hints are sets of CPUs that the balloons of a type should have or should avoid, the most important first. A
-// hint that would leave too few CPUs has no effect.
+// hints are sets of CPUs that the balloons of a type should have or should avoid, the most important first. If a hint
+// leaves too few CPUs for a balloon, it has no effect.
 type hints struct {
-	preferredCPUs []cpuPreference
-	avoidedCPUs   []topology.Set
+	preferredCPUs []cpuPreference // the balloons should have these CPUs
+	avoidedCPUs   []topology.Set  // the balloons should not have these CPUs
 }
 
-// cpuPreference has CPUs that the balloons of a type should have. If they depend on the devices that the kubelet
-// grants to containers, pattern is the entry of preferCloseToDevices; otherwise it is "".
+// cpuPreference has CPUs that the balloons of a type should have. If these CPUs depend on the devices that the kubelet
+// grants to containers, pattern is the entry of preferCloseToDevices; otherwise pattern is "".
 type cpuPreference struct {
 	cpus    topology.Set
 	pattern string
@@ -89,7 +89,7 @@ func hintsOf(m *topology.Machine, types []TypeOptions) map[string]hints {
 	return all
 }
 
-// preferredFor returns the hint for an entry of preferCloseToDevices. It has no CPUs if the machine does not
+// preferredFor returns the hint for an entry of preferCloseToDevices. The hint has no CPUs if the machine does not
 // have the device, or if the entry is a pattern of devices that the kubelet grants.
 func preferredFor(m *topology.Machine, device string) cpuPreference {
 	if _, granted := resourcePattern(device); granted {
@@ -109,23 +109,23 @@ func (t *TypeOptions) prefers(device string) bool {
 	return false
 }
 
-// withAvoided returns the hints with more sets of CPUs to avoid, as the least important ones.
-func (h hints) withAvoided(far []topology.Set) hints {
-	h.avoidedCPUs = slices.Concat(h.avoidedCPUs, far)
+// withAvoided returns the hints with more sets of CPUs to avoid. The added sets are the least important ones.
+func (h hints) withAvoided(avoided []topology.Set) hints {
+	h.avoidedCPUs = slices.Concat(h.avoidedCPUs, avoided)
 	return h
 }
 
-// apply returns the CPUs of from that the hints leave for a choice of n CPUs (nri-plugins, cputree.go).
-func (h *hints) apply(from topology.Set, n int) topology.Set {
-	for _, near := range h.preferredCPUs {
-		if some := from.And(near.cpus); some.Len() >= n {
-			from = some
+// apply returns the CPUs of the set candidates that the hints leave for a choice of n CPUs (nri-plugins, cputree.go).
+func (h *hints) apply(candidates topology.Set, n int) topology.Set {
+	for _, preferred := range h.preferredCPUs {
+		if some := candidates.And(preferred.cpus); some.Len() >= n {
+			candidates = some
 		}
 	}
-	for _, far := range h.avoidedCPUs {
-		if some := from.Minus(far); some.Len() >= n {
-			from = some
+	for _, avoided := range h.avoidedCPUs {
+		if some := candidates.Minus(avoided); some.Len() >= n {
+			candidates = some
 		}
 	}
-	return from
+	return candidates
 }

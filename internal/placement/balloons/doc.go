@@ -1,5 +1,5 @@
-// Package balloons is the placement policy with which containers share sets of CPUs that no other containers use. Each
-// set, a balloon, belongs to a type. Types say which containers they take and how large their balloons may be. A
-// balloon inflates and deflates with the requests of its containers. Names and rules are those of the policy balloons
-// of containers/nri-plugins (0.14); docs/balloons.md lists the differences.
+// Package balloons is the placement policy balloons. A balloon is a set of CPUs that its containers share, and that no
+// other containers use. Each balloon has a type. The type determines which containers its balloons take, and how large
+// its balloons may be. A balloon inflates and deflates with the CPU requests of its containers. Names and rules are
+// those of the policy balloons of containers/nri-plugins (0.14); docs/balloons.md lists the differences.
 package balloons

@@ -8,5 +8,5 @@ type Subject = expression.Subject
 // matches reports whether the expression holds for a container.
 func (e *ExpressionOptions) matches(s Subject) bool { return (*expression.Expression)(e).Matches(s) }
 
-// fault returns the invalid key of the expression and what is wrong with it; what is "" if the expression is valid.
-func (e *ExpressionOptions) fault() (key, what string) { return (*expression.Expression)(e).Fault() }
+// fault returns which key of the expression is invalid, and the reason. The reason is "" if the expression is valid.
+func (e *ExpressionOptions) fault() (key, reason string) { return (*expression.Expression)(e).Fault() }

@@ -13,12 +13,12 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// This file handles entries of preferCloseToDevices that begin with podresourceapi:. Such an entry is a
-// pattern of resources. It matches the devices of these resources that the kubelet granted to the containers
-// of a balloon.
+// This file handles entries of preferCloseToDevices that begin with podresourceapi:. Such an entry has a pattern for
+// names of resources. The entry means the devices of these resources that the kubelet granted to the containers of a
+// balloon.
 
 // resourcePattern returns the pattern after podresourceapi: in an entry of preferCloseToDevices, or in the
-// path of a device. ok is false if the text does not begin with podresourceapi:.
+// path of a device; false if the text does not begin with podresourceapi:.
 func resourcePattern(device string) (pattern string, ok bool) {
 	return strings.CutPrefix(device, placement.PodResourcesPrefix)
 }
@@ -34,8 +34,8 @@ func checkPatterns(at string, t *TypeOptions) (wrong []class.Problem) {
 	return wrong
 }
 
-// devicePatterns returns the entries with patterns of the given types, without duplicates, the most important
-// of each type first.
+// devicePatterns returns the entries with patterns in preferCloseToDevices of the given types. It returns them in the
+// order of the types and of their entries, without duplicates.
 func devicePatterns(types []*TypeOptions) (all []string) {
 	for _, t := range types {
 		for _, device := range t.PreferCloseToDevices {
@@ -47,7 +47,7 @@ func devicePatterns(types []*TypeOptions) (all []string) {
 	return all
 }
 
-// GrantedDeviceKeys returns the configuration keys of all entries with patterns.
+// GrantedDeviceKeys returns the configuration keys of all entries of preferCloseToDevices with patterns.
 func GrantedDeviceKeys(o PolicyOptions) (paths []string) {
 	for i := range o.BalloonTypes {
 		for n, device := range o.BalloonTypes[i].PreferCloseToDevices {
@@ -59,8 +59,8 @@ func GrantedDeviceKeys(o PolicyOptions) (paths []string) {
 	return paths
 }
 
-// grantedDevices returns the CPUs near the devices of a container that match patterns of type t. why
-// continues the reason for the container's balloon; "" if the type has no patterns.
+// grantedDevices returns the CPUs near those devices of a container that match patterns of type t. The text why is
+// added to the reason for the container's balloon; it is "" if the type has no patterns.
 func (p *Policy) grantedDevices(t *TypeOptions, s placement.Subject) (all []placement.DeviceCPUs, why string) {
 	for _, pattern := range devicePatterns(p.partTypes[t.Name]) {
 		var cpus topology.Set
@@ -82,9 +82,8 @@ func (p *Policy) grantedDevices(t *TypeOptions, s placement.Subject) (all []plac
 }
 
 // matchingDevices returns the devices of a container that match a pattern and whose nearest CPUs are known.
-// Normally the kubelet reports the NUMA nodes or PCI addresses of the matching resources. If it reports
-// neither, the result has the container's other CDI devices and device nodes, if the container has a matching
-// resource.
+// Normally the kubelet reports the NUMA nodes or PCI addresses of the matching resources. If the container has a
+// matching resource, but the kubelet reports neither, the result has the container's CDI devices and device nodes.
 func (p *Policy) matchingDevices(entry string, s placement.Subject) (all []placement.LocatedDevice) {
 	pattern, _ := resourcePattern(entry)
 	matches := func(resource string) bool { is, err := path.Match(pattern, resource); return is && err == nil }
@@ -112,8 +111,8 @@ func (p *Policy) matchingDevices(entry string, s placement.Subject) (all []place
 	return all
 }
 
-// devicesOf returns the device needs of one part of a balloon with the given number of parts, the most
-// important first. need is the need of the balloon, and t the type of the part.
+// devicesOf returns the device needs of a part of type t. Each is the balloon's device need divided by its number of
+// parts. The devices that the type prefers most come first.
 func devicesOf(t *TypeOptions, need *placement.Need, parts int) (all []placement.DeviceNeed) {
 	for _, pattern := range devicePatterns([]*TypeOptions{t}) {
 		for _, d := range need.Devices {
@@ -126,17 +125,17 @@ func devicesOf(t *TypeOptions, need *placement.Need, parts int) (all []placement
 	return all
 }
 
-// pick chooses n CPUs of from for a part of a balloon that already has the CPUs in has. First it chooses CPUs
-// near devices, as many as the containers with these devices request, and then other CPUs.
-func (p *Policy) pick(s *balloonPart, n int, from, has topology.Set, avoided []topology.Set, prefers Preference) (got topology.Set) {
+// pick chooses n CPUs of the set candidates for a part of a balloon that already has the CPUs in ownCPUs. First it
+// chooses CPUs near devices, as many as the containers with these devices request, and then other CPUs.
+func (p *Policy) pick(s *balloonPart, n int, candidates, ownCPUs topology.Set, avoided []topology.Set, prefers Preference) (got topology.Set) {
 	h := p.hints[s.balloonType.Name].withAvoided(avoided)
 	more := func(n int, first *placement.DeviceNeed) {
 		near := h.withDevices(s.devices, first)
-		got = got.Union(p.Pick.Pick(n, near.apply(from.Minus(got), n), has.Union(got), prefers))
+		got = got.Union(p.Pick.Pick(n, near.apply(candidates.Minus(got), n), ownCPUs.Union(got), prefers))
 	}
 	for i := range s.devices {
 		d := &s.devices[i]
-		if lacks := min(d.Size()-has.Union(got).And(d.CPUs).Len(), n-got.Len()); lacks > 0 {
+		if lacks := min(d.Size()-ownCPUs.Union(got).And(d.CPUs).Len(), n-got.Len()); lacks > 0 {
 			more(lacks, d)
 		}
 	}
@@ -146,16 +145,17 @@ func (p *Policy) pick(s *balloonPart, n int, from, has topology.Set, avoided []t
 	return got
 }
 
-// withDevices returns the hints with the CPUs near the devices of a balloon's containers. If one is not nil,
-// its pattern gets only the CPUs of that need.
-func (h hints) withDevices(all []placement.DeviceNeed, one *placement.DeviceNeed) hints {
+// withDevices returns a copy of the hints. It adds to the hint of each pattern the CPUs near the devices that match the
+// pattern. If the parameter only is not nil, the hint of its pattern gets no CPUs near other devices than those of
+// only.
+func (h hints) withDevices(all []placement.DeviceNeed, only *placement.DeviceNeed) hints {
 	if len(all) == 0 {
 		return h
 	}
 	h.preferredCPUs = slices.Clone(h.preferredCPUs)
 	for i := range h.preferredCPUs {
 		for k := range all {
-			if d := &all[k]; d.Pattern == h.preferredCPUs[i].pattern && (one == nil || one.Pattern != d.Pattern || one == d) {
+			if d := &all[k]; d.Pattern == h.preferredCPUs[i].pattern && (only == nil || only.Pattern != d.Pattern || only == d) {
 				h.preferredCPUs[i].cpus = h.preferredCPUs[i].cpus.Union(d.CPUs)
 			}
 		}

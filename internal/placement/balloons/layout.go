@@ -44,7 +44,7 @@ type sizedBalloon struct {
 	poolID      placement.PoolID
 	balloonType *TypeOptions
 	typeIndex   int // the index of the type in Policy.types
-	index       int // the number among the balloons of the type
+	index       int // the number in the balloon's name, such as 0 in type[0]
 	parts       []balloonPart
 	cpus        topology.Set // the CPUs of all parts
 }
@@ -53,14 +53,14 @@ type sizedBalloon struct {
 func (w *layoutRun) layoutAll() {
 	w.layout.Balloons, w.layout.Idle = placement.Balloons{}, w.policy.allCPUs(w.layout)
 	for nth := range w.policy.types {
-		for _, i := range w.existing(&w.policy.types[nth]) {
+		for _, i := range w.requiredIndexes(&w.policy.types[nth]) {
 			w.appendPending(nth, i)
 		}
 	}
 }
 
-// layoutChanged puts the balloons into w.pending whose requests differ from the previous layout, or that lack
-// CPUs. It keeps all other balloons.
+// layoutChanged puts into w.pending the balloons whose containers request other CPUs than in the previous layout, and
+// the balloons that lack CPUs. It takes all other balloons from the previous layout.
 func (w *layoutRun) layoutChanged(before *placement.Layout) { //nolint:gocognit // each condition is a reason for a new layout
 	w.layout.Balloons, w.layout.Idle = before.Balloons, before.Idle
 	counted := map[int]bool{}
@@ -101,11 +101,11 @@ func (w *layoutRun) layoutChanged(before *placement.Layout) { //nolint:gocognit 
 	}
 }
 
-// recountType finds the balloons of a type that begin or end, that become empty, or that get their first container. It
-// is needed for types with minBalloons, because their balloons also exist without containers.
+// recountType finds the balloons of a type that begin or end, that become empty, or that get their first container.
+// Types with minBalloons need recountType, because their balloons also exist without containers.
 func (w *layoutRun) recountType(nth int) {
 	t := &w.policy.types[nth]
-	exist := w.existing(t)
+	exist := w.requiredIndexes(t)
 	slices.Sort(exist)
 	had := w.previous.OfType(t.Name)
 	for _, b := range had {
@@ -124,7 +124,8 @@ func (w *layoutRun) recountType(nth int) {
 	}
 }
 
-// addPending adds a balloon to w.pending, unless it is there already.
+// addPending adds a balloon to w.pending if it is not there yet. The parameter nth is the index of the balloon's type
+// in Policy.types.
 func (w *layoutRun) addPending(nth, index int) {
 	for i := range w.pending {
 		if w.pending[i].typeIndex == nth && w.pending[i].index == index {
@@ -134,15 +135,15 @@ func (w *layoutRun) addPending(nth, index int) {
 	w.appendPending(nth, index)
 }
 
-// appendPending adds a balloon to w.pending. nth is the index of its type.
+// appendPending adds a balloon to w.pending. The parameter nth is the index of the balloon's type in Policy.types.
 func (w *layoutRun) appendPending(nth, index int) {
 	t := &w.policy.types[nth]
 	w.pending = append(w.pending, sizedBalloon{poolID: placement.PoolID{Name: t.balloonName(index)}, balloonType: t, typeIndex: nth, index: index})
 }
 
-// existing returns the indexes of the balloons of a type that should exist: those with containers, and as
-// many others as minBalloons requires. Of the others, those that exist already come first.
-func (w *layoutRun) existing(t *TypeOptions) (all []int) {
+// requiredIndexes returns the indexes of the balloons of a type that the layout must have: the balloons with containers, and
+// as many empty balloons as minBalloons requires. Of the empty balloons, it chooses those of the previous layout first.
+func (w *layoutRun) requiredIndexes(t *TypeOptions) (all []int) {
 	for _, of := range w.layout.Demand.Needs {
 		if name, i, ok := splitName(of.PoolID.Name); ok && name == t.Name {
 			all = append(all, i)
@@ -174,7 +175,7 @@ func (w *layoutRun) sortAndDivide() {
 	if slices.ContainsFunc(w.pending, func(b sizedBalloon) bool { return w.policy.choosesComponent(b.poolID, b.balloonType, w.previous) }) {
 		counts = w.countsByType()
 	}
-	for _, choosing := range []bool{false, true} { // balloons that choose a component come last, because they count the others
+	for _, choosing := range []bool{false, true} { // balloons that choose a component come last: they need the counts of the others
 		for i := range w.pending {
 			if b := &w.pending[i]; w.policy.choosesComponent(b.poolID, b.balloonType, w.previous) == choosing {
 				b.parts = w.policy.partsOf(b.poolID, b.balloonType, w.layout.Demand.Needs, w.previous, counts)
@@ -204,8 +205,8 @@ func (w *layoutRun) countsByType() map[string]int {
 	return counts
 }
 
-// assignCPUs gives CPUs to the balloons in w.pending. First all of them keep CPUs that they had, and then
-// they get more.
+// assignCPUs gives CPUs to the balloons in w.pending. First each balloon keeps CPUs that it had. Then the balloons get
+// more CPUs.
 func (w *layoutRun) assignCPUs() {
 	p, l := w.policy, w.layout
 	for i := range w.pending {
@@ -245,7 +246,7 @@ func (w *layoutRun) inflate(b *sizedBalloon, s *balloonPart) {
 	}
 }
 
-// renewSharing updates the balloons that share idle CPUs, because other CPUs may be idle now.
+// renewSharing updates the balloons that share idle CPUs, because different CPUs may be idle now.
 func (w *layoutRun) renewSharing(all placement.Balloons) placement.Balloons {
 	var renewed placement.Balloons
 	for _, b := range all {
@@ -285,7 +286,7 @@ func (p *Policy) withoutIsolated(cpus topology.Set) topology.Set {
 }
 
 // idleCPUs returns the idle CPUs that balloons of a type may get. Only the type reserved may get reserved
-// CPUs. Other types than those with preferIsolCpus get isolated CPUs only if all idle CPUs are isolated.
+// CPUs. A type without preferIsolCpus gets isolated CPUs only if all idle CPUs are isolated.
 func (p *Policy) idleCPUs(l *placement.Layout, t *TypeOptions) topology.Set {
 	idle := l.Idle
 	if !t.PreferIsolCPUs {
@@ -297,9 +298,9 @@ func (p *Policy) idleCPUs(l *placement.Layout, t *TypeOptions) topology.Set {
 	return idle.Minus(l.Pools.Reserved)
 }
 
-// keptCPUs returns the CPUs that a part of a balloon keeps of its previous CPUs. They must be idle and,
-// except for the type reserved, not reserved. If only the CPUs of the whole balloon are known, the part keeps CPUs
-// of these.
+// keptCPUs returns the CPUs that a part of a balloon keeps of its previous CPUs. The CPUs must be idle and,
+// except for the type reserved, not reserved. If the previous layout has no CPUs for this part, the part keeps previous
+// CPUs of the whole balloon.
 func (w *layoutRun) keptCPUs(b *sizedBalloon, s *balloonPart) topology.Set {
 	p, l, was := w.policy, w.layout, w.previous.ByName(b.poolID.Name)
 	had, known := was.ComponentCPUs(s.name)
@@ -315,20 +316,20 @@ func (w *layoutRun) keptCPUs(b *sizedBalloon, s *balloonPart) topology.Set {
 	if best := had.And(l.Pools.Reserved); !best.Empty() && best.Len() <= s.size {
 		return best.Union(p.Pick.Pick(s.size-best.Len(), had.Minus(best), best, p.preference(s.balloonType)))
 	}
-	// The balloon gives up CPUs where it has the fewest of them (nri-plugins 0.14, cputree.go), so that it
-	// does not become more scattered.
+	// The balloon gives up CPUs in that region of the node in which it has the fewest CPUs (nri-plugins 0.14,
+	// cputree.go). So the remaining CPUs are close together.
 	return p.pick(s, s.size, had, topology.Set{}, w.previousCPUsToAvoid(b, s), Preference{Emptiest: true, SpreadCores: p.picksOneByOne(b, s)})
 }
 
-// moreCPUs returns n more CPUs for a part of a balloon, or fewer if too few are idle. far are sets of CPUs to
-// avoid because of loads.
-func (p *Policy) moreCPUs(l *placement.Layout, s *balloonPart, n int, far []topology.Set) topology.Set {
+// moreCPUs returns n more CPUs for a part of a balloon, or fewer if too few are idle. The sets in avoided are CPUs to
+// avoid because of load classes.
+func (p *Policy) moreCPUs(l *placement.Layout, s *balloonPart, n int, avoided []topology.Set) topology.Set {
 	from := p.idleCPUs(l, s.balloonType)
 	if first := from.And(l.Pools.Reserved); !first.Empty() { // only the type reserved may get reserved CPUs
 		got := p.Pick.Pick(n, first, s.cpus, p.preference(s.balloonType))
 		return got.Union(p.Pick.Pick(n-got.Len(), from.Minus(first), s.cpus.Union(got), p.preference(s.balloonType)))
 	}
-	return p.pick(s, n, from, s.cpus, far, p.preference(s.balloonType))
+	return p.pick(s, n, from, s.cpus, avoided, p.preference(s.balloonType))
 }
 
 // preference returns which CPUs balloons of a type prefer.
@@ -360,8 +361,8 @@ func (p *Policy) balloon(l *placement.Layout, b *sizedBalloon) *placement.Balloo
 	return out
 }
 
-// nearCPUs returns all CPUs in the same part of the node as one of the given CPUs. level is a value of
-// shareIdleCPUsInSame.
+// nearCPUs returns all CPUs in the same part of the node as one of the given CPUs. The parameter level names the kind
+// of part; it is a value of shareIdleCPUsInSame.
 func (p *Policy) nearCPUs(level string, cpus topology.Set) topology.Set {
 	switch level {
 	case "system":

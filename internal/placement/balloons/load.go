@@ -9,16 +9,16 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// loadClass is a load class of a part of a balloon. The containers of the balloon use its cores, or its L2 caches,
-// heavily.
+// loadClass is a load class of a part of a balloon. The containers of the balloon use the cores, or the L2 caches, of
+// the balloon's CPUs heavily.
 type loadClass struct {
 	level topology.Level
-	// alsoWithinBalloon means that the CPUs of the balloon should not share a core, or an L2 cache, with each
-	// other either.
+	// alsoWithinBalloon means that no two CPUs of the balloon should share a core, or an L2 cache.
 	alsoWithinBalloon bool
 }
 
-// loadsOf returns the loads of all the given types: the type of a balloon and the type of one of its parts.
+// loadsOf returns the load classes of the given types. The types are the type of a balloon, and the type of a part of
+// this balloon.
 func (p *Policy) loadsOf(types ...*TypeOptions) (all []loadClass) {
 	for _, t := range types {
 		for _, o := range p.Options.LoadClasses {
@@ -30,8 +30,8 @@ func (p *Policy) loadsOf(types ...*TypeOptions) (all []loadClass) {
 	return all
 }
 
-// cpusToAvoid returns, for each load of a part, the CPUs that the part should avoid. They share a core or an
-// L2 cache with a CPU of another part that has a load of the same level. With alsoWithinBalloon, the result
+// cpusToAvoid returns, for each load class of a part, the CPUs that the part should avoid. These CPUs share a core or
+// an L2 cache with a CPU of another part that has a load class of the same level. With alsoWithinBalloon, the result
 // also has the CPUs that share a core or an L2 cache with the part's own CPUs.
 func (w *layoutRun) cpusToAvoid(b *sizedBalloon, s *balloonPart) (sets []topology.Set) {
 	for _, l := range w.policy.loadsOf(b.balloonType, s.balloonType) {
@@ -53,8 +53,9 @@ func (w *layoutRun) cpusToAvoid(b *sizedBalloon, s *balloonPart) (sets []topolog
 	return sets
 }
 
-// previousCPUsToAvoid is like cpusToAvoid, for the other balloons of the previous layout. It decides which
-// CPUs a part gives up.
+// previousCPUsToAvoid returns, for each load class of a part, the CPUs that share a core or an L2 cache with a CPU of
+// another balloon in the previous layout. The other balloon must have a load class of the same level. If the part gets
+// smaller, it should give up these CPUs.
 func (w *layoutRun) previousCPUsToAvoid(b *sizedBalloon, s *balloonPart) (sets []topology.Set) {
 	for _, l := range w.policy.loadsOf(b.balloonType, s.balloonType) {
 		sets = append(sets, w.loadedCPUs(l.level, w.previous, func(name string) bool { return name == b.poolID.Name }))
@@ -63,14 +64,14 @@ func (w *layoutRun) previousCPUsToAvoid(b *sizedBalloon, s *balloonPart) (sets [
 }
 
 // loadedCPUs returns the CPUs that share a core or an L2 cache, by level, with a CPU of a balloon that has a
-// load of this level. except excludes balloons by name.
-func (w *layoutRun) loadedCPUs(level topology.Level, all placement.Balloons, except func(name string) bool) (cpus topology.Set) {
+// load class of this level. It leaves out the balloons for whose names skips returns true.
+func (w *layoutRun) loadedCPUs(level topology.Level, all placement.Balloons, skips func(name string) bool) (cpus topology.Set) {
 	p := w.policy
 	for _, o := range all {
 		name := o.Need.PoolID.Name
 		of, _, _ := splitName(name)
 		t := p.typeNamed(of)
-		if t == nil || except(name) {
+		if t == nil || skips(name) {
 			continue
 		}
 		if len(o.Components) == 0 && p.hasLoad(level, t) {
@@ -85,7 +86,7 @@ func (w *layoutRun) loadedCPUs(level topology.Level, all placement.Balloons, exc
 	return cpus
 }
 
-// hasLoad reports whether one of the types has a load of the level.
+// hasLoad reports whether one of the types has a load class of the level.
 func (p *Policy) hasLoad(level topology.Level, types ...*TypeOptions) bool {
 	return slices.ContainsFunc(p.loadsOf(types...), func(l loadClass) bool { return l.level == level })
 }
@@ -96,7 +97,7 @@ func (p *Policy) picksOneByOne(b *sizedBalloon, s *balloonPart) bool {
 	return slices.ContainsFunc(p.loadsOf(b.balloonType, s.balloonType), func(l loadClass) bool { return l.alsoWithinBalloon })
 }
 
-// checkLoads returns the problems of loadClasses, and of the types that name such classes.
+// checkLoads returns the problems of loadClasses, and of the key loads of the types.
 func checkLoads(o PolicyOptions) []class.Problem {
 	known, wrong := class.CheckNames(len(o.LoadClasses), "loadClasses", func(i int) string { return o.LoadClasses[i].Name })
 	for i := range o.BalloonTypes {

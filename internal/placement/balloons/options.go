@@ -5,7 +5,7 @@ import "github.com/trimtab/trimtab/internal/placement/class"
 // PolicyOptions configure the policy.
 type PolicyOptions struct {
 	// ReservedPoolNamespaces are names or patterns of namespaces whose containers get the
-	// balloon of type reserved. Its first CPUs are those of pools.reserved.
+	// balloon of type reserved. This balloon gets the CPUs of pools.reserved before other CPUs.
 	ReservedPoolNamespaces []string `json:"reservedPoolNamespaces" default:"kube-system" check:"balloon namespaces"`
 	// AllocatorTopologyBalancing puts new balloons into the emptiest part of the node. If it is off, balloons
 	// are placed close together, so that large parts of the node stay free.
@@ -13,11 +13,11 @@ type PolicyOptions struct {
 	// PreferSpreadOnPhysicalCores takes one thread of as many cores as possible before it takes a second
 	// thread of any core.
 	PreferSpreadOnPhysicalCores bool `json:"preferSpreadOnPhysicalCores"`
-	// PinCPU lets containers run only on the CPUs of their balloon. If it is off, they run on all CPUs that
+	// PinCPU lets containers run only on the CPUs of their balloon. If it is off, containers run on all CPUs that
 	// no container owns, and balloons only count requests.
 	PinCPU bool `json:"pinCPU" default:"true"`
-	// PinMemory binds containers to the memory nodes of their balloon's CPUs when they are
-	// created.
+	// PinMemory binds a container, when it is created, to the memory nodes of its balloon's
+	// CPUs.
 	PinMemory bool `json:"pinMemory" default:"true"`
 	// Preserve selects containers that are kept out of balloons.
 	Preserve PreserveOptions `json:"preserve"`
@@ -25,13 +25,13 @@ type PolicyOptions struct {
 	SchedulingClasses []class.SchedulingOptions `json:"schedulingClasses"`
 	// LoadClasses say what containers use heavily: cores, or L2 caches. Types refer to these classes by name.
 	LoadClasses []LoadOptions `json:"loadClasses"`
-	// CPUClasses say how the kernel runs CPUs. Types refer to these classes by name. Types that name no class
-	// use the class with the name "default", if there is one.
+	// CPUClasses are settings of the kernel for CPUs, such as frequencies. Types refer to these classes by name. Types
+	// that name no class use the class with the name "default", if there is one.
 	CPUClasses []CPUClassOptions `json:"cpuClasses"`
-	// IdleCPUClass is the name of the CPU class of CPUs that no balloon and no owner has. Empty means the
-	// class with the name "default", if there is one.
+	// IdleCPUClass is the name of the CPU class of idle CPUs, which are in no balloon, and which no container owns.
+	// Empty means the class with the name "default", if there is one.
 	IdleCPUClass string `json:"idleCPUClass" check:"class"`
-	// BalloonTypes are the types, in the order in which containers are matched. The types reserved (first)
+	// BalloonTypes are the types. A container gets the first type that matches it. The types reserved (first)
 	// and default (last) always exist.
 	BalloonTypes []TypeOptions `json:"balloonTypes"`
 }
@@ -50,7 +50,7 @@ type TypeOptions struct {
 	Namespaces []string `json:"namespaces" check:"balloon namespaces"`
 	// MatchExpressions select containers that the type takes. One expression that matches is enough.
 	MatchExpressions []ExpressionOptions `json:"matchExpressions"`
-	// GroupBy is a template with keys of expressions, such as "${pod/labels/app}". Containers for which it
+	// GroupBy is a template with keys of expressions, such as "${pod/labels/app}". Containers for which the template
 	// gives the same text are placed in one balloon if they fit.
 	GroupBy string `json:"groupBy" check:"text"`
 	// MinCPUs is the smallest number of CPUs of a balloon.
@@ -63,28 +63,28 @@ type TypeOptions struct {
 	MaxBalloons int `json:"maxBalloons" check:"CPUs or 0"`
 	// AllocatorPriority decides which types get CPUs first, when several balloons need CPUs at the same time.
 	AllocatorPriority string `json:"allocatorPriority" default:"high" check:"high|normal|low|none"`
-	// PreferNewBalloons makes a new balloon for a container, if possible, before it shares a balloon with
-	// others.
+	// PreferNewBalloons makes a new balloon for a container, if possible. If this option is off, a container
+	// shares a balloon that has room, and gets a new balloon only if none has room.
 	PreferNewBalloons bool `json:"preferNewBalloons"`
 	// PreferPerNamespaceBalloon places containers of one namespace in the same balloon, and makes a new
 	// balloon for another namespace.
 	PreferPerNamespaceBalloon bool `json:"preferPerNamespaceBalloon"`
-	// PreferSpreadingPods does not try to place containers of one pod in the same balloon.
+	// PreferSpreadingPods turns off the attempt to place containers of one pod in the same balloon.
 	PreferSpreadingPods bool `json:"preferSpreadingPods"`
-	// PreferSpreadOnPhysicalCores turns on preferSpreadOnPhysicalCores of the policy for this type.
+	// PreferSpreadOnPhysicalCores turns on the policy's option of the same name for this type.
 	PreferSpreadOnPhysicalCores bool `json:"preferSpreadOnPhysicalCores"`
-	// AllocatorTopologyBalancing turns on allocatorTopologyBalancing of the policy for this type.
+	// AllocatorTopologyBalancing turns on the policy's option of the same name for this type.
 	AllocatorTopologyBalancing bool `json:"allocatorTopologyBalancing"`
-	// PinMemory overrides pinMemory of the policy for this type: always, never, or empty for no override.
+	// PinMemory overrides the policy's option pinMemory for this type: always, never, or empty for no override.
 	PinMemory string `json:"pinMemory" check:"|always|never"`
 	// MemoryTypes are the kinds of memory to which containers are bound: to the nearest memory node of each
 	// kind. Empty means DRAM.
 	MemoryTypes []string `json:"memoryTypes" check:"memory types"`
-	// Components make each balloon of the type a composite. A composite consists of one balloon of each listed type,
-	// and these get equal parts of the CPUs.
+	// Components make each balloon of the type a composite. A composite consists of one component of each listed type.
+	// The components get equal parts of the CPUs.
 	Components []ComponentOptions `json:"components"`
-	// ComponentCreation is "all", or "balance-balloons": then a composite has one component, of
-	// the type that has the fewest balloons.
+	// ComponentCreation is "all" or "balance-balloons". With "balance-balloons", a composite has only one
+	// component: of the listed type that has the fewest balloons.
 	ComponentCreation string `json:"componentCreation" default:"all" check:"all|balance-balloons"`
 	// PreferCloseToDevices are paths below /sys/devices of NUMA nodes, CPUs, caches of CPUs and PCI devices,
 	// the most important first. Balloons get CPUs near these devices, and balloons of types that do not
@@ -102,7 +102,7 @@ type TypeOptions struct {
 	// balloon, too.
 	HideHyperthreads bool `json:"hideHyperthreads"`
 	// ShareIdleCPUsInSame lets containers also use idle CPUs in the same part of the node as their balloon.
-	// It names the part; empty turns this off.
+	// The value is the kind of part, such as numa; empty turns the option off.
 	ShareIdleCPUsInSame string `json:"shareIdleCPUsInSame" check:"|system|package|die|numa|l2cache|core|thread"`
 	// Loads are the names of load classes (loadClasses).
 	Loads []string `json:"loads" check:"class"`
@@ -114,7 +114,8 @@ type TypeOptions struct {
 	CPUClass string `json:"cpuClass" check:"class"`
 }
 
-// LoadOptions are one load class: what containers use heavily, if their balloon's type names the class.
+// LoadOptions are one load class. The class says what the containers of a balloon use heavily, if the balloon's type
+// names the class.
 type LoadOptions struct {
 	// Name is the name of the class.
 	Name string `json:"name" check:"class"`
@@ -132,7 +133,7 @@ type ComponentOptions struct {
 	BalloonType string `json:"balloonType" check:"balloon type"`
 }
 
-// CPUClassOptions are how the kernel runs the CPUs of balloons of the types that name the class. An
+// CPUClassOptions are one CPU class: settings of the kernel for the CPUs of balloons whose type names the class. An
 // empty key leaves the kernel's setting as it is.
 type CPUClassOptions struct {
 	// Name is the name of the class.
@@ -154,8 +155,8 @@ type CPUClassOptions struct {
 // ExpressionOptions are a condition over a container.
 type ExpressionOptions struct {
 	// Key is name, namespace or qosclass, or pod/ followed by name, namespace, qosclass, uid, id or
-	// labels/KEY. A key that begins with a colon is a list of keys, such as ":pod/namespace:name". Its value
-	// is the values of these keys, joined by colons.
+	// labels/KEY. A key that begins with a colon is a list of keys, such as ":pod/namespace:name". The value of
+	// such a list is the values of its keys, joined by colons.
 	Key string `json:"key" check:"text"`
 	// Operator compares the value of the key with values.
 	Operator string `json:"operator" check:"Equals|NotEqual|In|NotIn|Exists|NotExists|AlwaysTrue|Matches|MatchesNot|MatchesAny|MatchesNone"`

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	milliOfCPU = 1000
-	maxCPUs    = topology.MaxCPUs
+	milliOfCPU = 1000             // the milli-CPUs of one CPU
+	maxCPUs    = topology.MaxCPUs // the largest possible number of CPUs of a balloon
 )
 
 // Policy is the policy for placement.policy: balloons.
@@ -23,14 +23,14 @@ type Policy struct {
 	// Pick chooses the CPUs of balloons.
 	Pick        Picker
 	Options     PolicyOptions
-	types       []TypeOptions
-	typeIndexes map[string]int // the indexes in types, by name
+	types       []TypeOptions  // all types, with reserved and default
+	typeIndexes map[string]int // the indexes in types, by the type's name
 	cores       placement.Cores
 	// isolated are the isolated CPUs of the machine. usesIsolated reports that a type prefers isolated CPUs.
 	isolated     topology.Set
 	usesIsolated bool
 	// partTypes has the types without components of which balloons consist, by the name of the balloon's type.
-	// hints has the hints of each type, by name.
+	// hints has the CPUs that balloons of each type should have or avoid, by the type's name.
 	partTypes map[string][]*TypeOptions
 	hints     map[string]hints
 	// usesGrantedDevices reports that a type prefers CPUs near devices that the kubelet grants to containers.
@@ -39,16 +39,16 @@ type Policy struct {
 	classes []lifecycle.CPUClass
 }
 
-// Picker chooses n CPUs out of from, or all CPUs if from has fewer. It prefers CPUs near those in with.
-// Package pick has the implementation.
+// Picker chooses the CPUs of balloons. Package pick has the implementation.
 type Picker interface {
-	Pick(n int, from, with topology.Set, p Preference) topology.Set
+	// Pick chooses n of the candidates, or all candidates if there are fewer. It prefers CPUs near those in ownCPUs.
+	Pick(n int, candidates, ownCPUs topology.Set, p Preference) topology.Set
 }
 
 // Preference says which CPUs a balloon prefers.
 type Preference struct {
-	SpreadCores bool // one thread of each core first
-	Emptiest    bool // CPUs of the emptiest part of the node
+	SpreadCores bool // prefer one thread of each core
+	Emptiest    bool // prefer CPUs in the part of the node with the most candidates
 }
 
 // New returns the policy for a machine. The options must be valid.
@@ -65,8 +65,8 @@ func New(m *topology.Machine, pick Picker, o PolicyOptions) *Policy {
 	return p
 }
 
-// Terms lets containers own only CPUs that a scheduler assigned. The policy chooses memory nodes if pinMemory is on, in
-// the policy or in a type.
+// Terms returns the conditions under which containers own CPUs: only if a scheduler assigned the CPUs. The policy
+// chooses memory nodes if pinMemory is on, in the policy or in a type.
 func (p *Policy) Terms(*topology.Machine, placement.Subject) placement.Terms {
 	pins := func(t TypeOptions) bool { return p.pinsMemory(&t) }
 	return placement.Terms{
@@ -96,13 +96,13 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 	}
 	t, from, wrong := p.typeOf(s, who)
 	a.From, a.Problems = from, wrong
-	f := balloonChoice{policy: p, view: v, balloonType: t, subject: s, requestedMilli: intent.SharesMilli(s.Requested.CPU.Shares.V)}
+	f := balloonChoice{policy: p, view: v, balloonType: t, subject: s, requestedMilli: intent.MilliFromShares(s.Requested.CPU.Shares.V)}
 	if t.GroupBy != "" {
 		f.group, _ = who.Expand(t.GroupBy)
 	}
 	name, why := "", ""
-	// If the balloons of its type had no room when the container was created, the container stays in the type default,
-	// also after a restart of the agent.
+	// If the balloons of the container's type had no room when the container was created, the container stays in the
+	// type default, also after a restart of the agent.
 	if had, _, _ := splitName(s.PoolName); had != defaultType || t.Name == defaultType {
 		name, why = f.choose()
 	}
@@ -112,7 +112,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		})
 		f.balloonType, f.group = p.typeNamed(defaultType), ""
 		if name, why = f.choose(); name == "" {
-			name, why = defaultType+"[0]", "the balloon of type default, although it has no room either"
+			name, why = defaultType+"[0]", "the balloon of type default, although this balloon has no room either"
 		}
 	}
 	a.Group = placement.CPUGroup{Pool: placement.Balloon, PoolID: placement.PoolID{Name: name}, Threads: threadsOf(s)}
@@ -152,7 +152,7 @@ type balloonChoice struct {
 	requestedMilli int64
 	group          string             // the container's value of TypeOptions.GroupBy; "" for none
 	balloons       placement.Balloons // the balloons of the type
-	idleCPUCount   int                // how many more CPUs a balloon of the type can get
+	idleCPUCount   int                // how many idle CPUs balloons of the type may get
 }
 
 // choose returns the name of the balloon and the reason; "" if no balloon can take the container. The order
@@ -188,8 +188,8 @@ func (f *balloonChoice) attempts() []func() (string, string) {
 	return append(all, f.mostRoomNow, f.mostRoomInflated, f.emptyOrNew)
 }
 
-// memberships returns the namespace and the group of the container in a balloon, if the type places
-// containers by these.
+// memberships returns the container's memberships in a balloon: by its namespace if the type has
+// preferPerNamespaceBalloon, and by its group if the type has groupBy.
 func (f *balloonChoice) memberships(name string) (all []placement.Membership) {
 	if f.balloonType.PreferPerNamespaceBalloon {
 		all = append(all, placement.Membership{Balloon: name, Namespace: f.subject.Pod.Namespace})
@@ -208,13 +208,13 @@ func (f *balloonChoice) find(meets func(*placement.BalloonCPUs) bool) string {
 	return ""
 }
 
-// possibleRoom returns how many milli-CPUs a balloon could have free if it inflated as far as possible.
+// possibleRoom returns how many milli-CPUs are free in a balloon after it inflates as far as possible.
 func (f *balloonChoice) possibleRoom(b *placement.BalloonCPUs) int64 {
 	own := b.OwnCPUs.Len()
 	return int64(max(own, min(own+f.idleCPUCount, f.policy.maxCPUsOf(f.balloonType))))*milliOfCPU - b.Need.MilliCPUs
 }
 
-// fits reports whether a balloon can take the container, if it may inflate.
+// fits reports whether a balloon can take the container, after inflating if that is necessary.
 func (f *balloonChoice) fits(b *placement.BalloonCPUs) bool {
 	return f.possibleRoom(b) >= f.requestedMilli && (!b.OwnCPUs.Empty() || f.policy.maxCPUsOf(f.balloonType) > 0 && f.idleCPUCount > 0)
 }
@@ -224,26 +224,26 @@ func (f *balloonChoice) fitsNow(b *placement.BalloonCPUs) bool {
 	return !b.OwnCPUs.Empty() && freeMilli(b) >= f.requestedMilli
 }
 
-// freeMilli returns the milli-CPUs that a balloon has free.
+// freeMilli returns the milli-CPUs of a balloon that its containers do not request.
 func freeMilli(b *placement.BalloonCPUs) int64 {
 	return int64(b.OwnCPUs.Len())*milliOfCPU - b.Need.MilliCPUs
 }
 
-// sameGroup returns a balloon with containers of the same group.
+// sameGroup returns the name of a balloon with containers of the same group, and the reason.
 func (f *balloonChoice) sameGroup() (string, string) {
 	return f.find(func(b *placement.BalloonCPUs) bool {
 		return f.fits(b) && f.hasMember(placement.Membership{Balloon: b.Need.PoolID.Name, Group: f.group})
 	}), "the balloon has containers of the same group"
 }
 
-// samePod returns a balloon with containers of the same pod.
+// samePod returns the name of a balloon with containers of the same pod, and the reason.
 func (f *balloonChoice) samePod() (string, string) {
 	return f.find(func(b *placement.BalloonCPUs) bool {
 		return slices.ContainsFunc(f.subject.Neighbours, func(n placement.Neighbour) bool { return n.Pool == b.Need.PoolID.Name }) && f.fits(b)
 	}), "the balloon has containers of the same pod"
 }
 
-// sameNamespace returns a balloon with containers of the same namespace.
+// sameNamespace returns the name of a balloon with containers of the same namespace, and the reason.
 func (f *balloonChoice) sameNamespace() (string, string) {
 	return f.find(func(b *placement.BalloonCPUs) bool {
 		return f.fits(b) && f.hasMember(placement.Membership{Balloon: b.Need.PoolID.Name, Namespace: f.subject.Pod.Namespace})
@@ -255,7 +255,8 @@ func (f *balloonChoice) hasMember(m placement.Membership) bool {
 	return f.view.CountMembers != nil && f.view.CountMembers(m) > 0
 }
 
-// emptyOrNew returns an empty balloon that can take the container, or the name of a new balloon.
+// emptyOrNew returns the name of an empty balloon that can take the container, or else of a new balloon, and the
+// reason.
 func (f *balloonChoice) emptyOrNew() (string, string) {
 	if name := f.find(func(b *placement.BalloonCPUs) bool { return b.Need.Members == 0 && f.fits(b) }); name != "" {
 		return name, "the balloon was empty"
@@ -267,14 +268,15 @@ func (f *balloonChoice) emptyOrNew() (string, string) {
 	return f.balloonType.balloonName(lowestFreeIndex(f.balloons)), "the balloon is new"
 }
 
-// mostRoomNow returns the balloon with the most free CPU time among those that need not inflate.
+// mostRoomNow returns the name of the balloon with the most free CPU time, and the reason. It considers only balloons
+// that can take the container without inflating.
 func (f *balloonChoice) mostRoomNow() (string, string) {
 	return f.withMostRoom(f.fitsNow, freeMilli), "the balloon has the most free CPU time"
 }
 
-// mostRoomInflated returns the balloon that could have the most free CPU time after inflating.
+// mostRoomInflated returns the name of the balloon with the most free CPU time after inflating, and the reason.
 func (f *balloonChoice) mostRoomInflated() (string, string) {
-	return f.withMostRoom(f.fits, f.possibleRoom), "the balloon can inflate the most"
+	return f.withMostRoom(f.fits, f.possibleRoom), "the balloon has the most free CPU time after it inflates"
 }
 
 // withMostRoom returns the name of the balloon with the most room, among those that fit. Of balloons with

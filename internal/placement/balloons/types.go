@@ -17,9 +17,9 @@ const (
 	defaultType  = "default"
 )
 
-// Types returns the types in the order in which containers are matched, including the built-in
-// types reserved and default. If the options lack the type reserved, it comes first, so that a
-// pattern of another type does not take the node's own system containers.
+// Types returns all types, also the built-in types reserved and default. A container gets the first of them that
+// matches it. If the options lack the type reserved, this type comes first, so that a pattern of another type does not
+// take the node's own system containers.
 func Types(o PolicyOptions) []TypeOptions {
 	named := func(name string) bool {
 		return slices.ContainsFunc(o.BalloonTypes, func(t TypeOptions) bool { return t.Name == name })
@@ -64,8 +64,8 @@ func (t *TypeOptions) maxCPUs() int {
 	return t.MaxCPUs
 }
 
-// size returns how many CPUs a balloon of the type has if its containers request milli milli-CPUs. used means
-// that it has containers.
+// size returns how many CPUs a balloon of the type has if its containers request milli milli-CPUs in all. If used is
+// true, the balloon has containers.
 func (t *TypeOptions) size(milli int64, used bool) int {
 	n := int(min((milli+milliOfCPU-1)/milliOfCPU, maxCPUs))
 	if used {
@@ -77,7 +77,7 @@ func (t *TypeOptions) size(milli int64, used bool) int {
 // balloonName returns the name of the type's balloon with an index.
 func (t *TypeOptions) balloonName(index int) string { return t.Name + "[" + strconv.Itoa(index) + "]" }
 
-// splitName returns the type and the index in the name of a balloon.
+// splitName returns the type's name and the index in the name of a balloon; false if it is not the name of a balloon.
 func splitName(balloon string) (name string, index int, ok bool) {
 	name, rest, found := strings.Cut(balloon, "[")
 	index, err := strconv.Atoi(strings.TrimSuffix(rest, "]"))
@@ -123,11 +123,12 @@ func Check(o PolicyOptions) (wrong []class.Problem) {
 	return append(wrong, checkExpressions("preserve.matchExpressions", o.Preserve.MatchExpressions)...)
 }
 
-// checkExpressions returns the problems of expressions. at is the path of their list.
+// checkExpressions returns the problems of a list of expressions. The parameter at is the configuration path of the
+// list.
 func checkExpressions(at string, all []ExpressionOptions) (wrong []class.Problem) {
 	for i := range all {
-		if key, what := all[i].fault(); what != "" {
-			wrong = append(wrong, class.Problem{Path: fmt.Sprintf("%s[%d].%s", at, i, key), Text: what})
+		if key, reason := all[i].fault(); reason != "" {
+			wrong = append(wrong, class.Problem{Path: fmt.Sprintf("%s[%d].%s", at, i, key), Text: reason})
 		}
 	}
 	return wrong

@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// BindRequest is a request for NUMA nodes that have some number of CPUs.
+// BindRequest is a request for NUMA nodes that together have enough CPUs.
 type BindRequest struct {
-	// N is the number of CPUs that must fit; From are the CPUs that may be taken.
+	// N is the number of CPUs that the nodes must have together; From are the CPUs that may be taken.
 	N    int
 	From topology.Set
 	// AllowedNodes are the ids of the nodes to choose from; nil means all.
@@ -19,25 +19,28 @@ type BindRequest struct {
 	Count int
 	// Even requires the same number of CPUs from each node.
 	Even bool
-	// WholeNodes means that the caller takes all CPUs of the chosen nodes. Together they must have at least N CPUs.
+	// WholeNodes means that the caller takes all CPUs of the chosen nodes, which may be more than N.
 	WholeNodes bool
 	// Cores says how the threads of a core may be divided.
 	Cores CoreUse
-	// FewestPackages uses no more packages than N CPUs need.
+	// FewestPackages requires that the nodes are in no more packages than N CPUs need.
 	FewestPackages bool
 	// PreferEmptiest prefers the nodes with the most CPUs left over.
 	PreferEmptiest bool
-	// Efficient, Preferences, Shared and Reserve have the meaning of the fields of Request with these names.
+	// Efficient prefers nodes with efficient cores. Preferences has the preferred CPUs, the most important preference
+	// first.
 	Efficient   bool
 	Preferences []Preference
-	Shared      topology.Set
-	Reserve     []NodeReserve
+	// Shared are CPUs of containers that can also run on other CPUs. Nodes with few of them are preferred. Reserve has
+	// the numbers of CPUs that other containers need.
+	Shared  topology.Set
+	Reserve []NodeReserve
 	// Memory is the number of bytes that should be near the CPUs. FreeMemory is the free memory of each node
 	// in bytes, in the machine's order; nil if unknown.
 	Memory     uint64
 	FreeMemory []uint64
-	// Near are CPUs whose nodes are preferred to all other nodes, without increasing the number of nodes.
-	// NearName is the text in messages for what these CPUs are near, such as "its devices".
+	// Near are CPUs whose nodes are preferred to all other nodes, as long as this does not increase the number of
+	// nodes. NearName is the text in messages for what these CPUs are near, such as "its devices".
 	Near     topology.Set
 	NearName string
 }
@@ -45,7 +48,7 @@ type BindRequest struct {
 // BindError is the error for a BindRequest that no set of nodes can meet.
 type BindError struct {
 	Want          BindRequest
-	Nodes         int // the number of nodes that may be chosen and have CPUs
+	Nodes         int // the number of nodes that may be chosen and have CPUs that may be taken
 	AvailableCPUs int // the number of CPUs that may be taken on all of these nodes
 	MaxOnNode     int // the number of CPUs that may be taken on the node with the most of them
 }
@@ -53,7 +56,7 @@ type BindError struct {
 // Error says how many CPUs are requested, in which way, and how many are available.
 func (e *BindError) Error() string {
 	w := e.Want
-	how := "as few as possible"
+	how := "as few nodes as possible"
 	if w.Count > 0 {
 		how = "exactly " + formatCount(w.Count, "node")
 	}
@@ -69,8 +72,7 @@ func (e *BindError) Error() string {
 		formatCount(w.N, "CPU"), how, e.AvailableCPUs, formatCount(e.Nodes, "NUMA node"), e.MaxOnNode)
 }
 
-// Bind returns the ids of the chosen nodes, ascending, and the reasons. The error is a
-// *BindError.
+// Bind chooses NUMA nodes for a request. It returns their ids, ascending, and the reasons. The error is a *BindError.
 func (t *Tree) Bind(w BindRequest) (ids []int, why []Reason, err error) {
 	buffers, _ := t.scratchPool.Get().(*scratch)
 	if buffers == nil {

@@ -34,7 +34,7 @@ func TestBind(t *testing.T) {
 		{name: "H19: two whole nodes for four", machine: t16, from: "1,3-15", want: BindRequest{N: 4, Count: 2, WholeNodes: true}, nodes: "[0 1]", why: "the fewest CPUs left"},
 		{name: "H24: which node", machine: t16, from: "1,3-15", want: BindRequest{N: 2, AllowedNodes: []int{1}, Count: 1}, nodes: "[1]"},
 		{name: "H27: nodes there are none of", machine: t16, from: "1,3-15", want: BindRequest{N: 2, AllowedNodes: []int{0, 2, 4}, Count: 3}, err: "7 are available on 2 NUMA nodes"},
-		{name: "more than there is", machine: t16, from: "1,3-15", want: BindRequest{N: 15}, err: "have 15 CPUs (as few as possible): 14 are available on 4 NUMA nodes, at most 4 on one"},
+		{name: "more than there is", machine: t16, from: "1,3-15", want: BindRequest{N: 15}, err: "have 15 CPUs (as few nodes as possible): 14 are available on 4 NUMA nodes, at most 4 on one"},
 		{name: "a socket rather than nodes apart", machine: t16, from: "0-15", want: BindRequest{N: 6}, nodes: "[0 1]"},
 		{name: "near a device", machine: t16, from: "1,3-15", want: BindRequest{N: 2, Near: topology.SetOf(6), NearName: "its devices"}, nodes: "[3]"},
 		{name: "near a device, and another for want of room", machine: t16, from: "1,3-15", want: BindRequest{N: 6, Near: topology.SetOf(6)}, nodes: "[2 3]"},
@@ -52,10 +52,10 @@ func TestBind(t *testing.T) {
 		{name: "a whole core, and not two halves", machine: "2s x 4c x 2t", from: "0-1,4-6,12-14", want: BindRequest{N: 2}, nodes: "[1]", why: "the fewest cores"},
 		{name: "four halves, where these are to be spread", machine: "2s x 4c x 2t", from: "0-3,4-5,12-13", want: BindRequest{N: 4, Cores: SpreadThreads}, nodes: "[0]", why: "the most cores"},
 		{
-			name: "what is preferred", machine: "2s x 4c x 2t", from: "0-3,4-7,12-15", why: "the most preferred CPUs", nodes: "[1]",
+			name: "what is preferred", machine: "2s x 4c x 2t", from: "0-3,4-7,12-15", why: "the most important preferences met", nodes: "[1]",
 			want: BindRequest{N: 2, Preferences: []Preference{{Name: "x", CPUs: topology.SetOf(0, 1, 2), Avoid: true}}},
 		},
-		{name: "whole cores, where these are preferred", machine: "2s x 4c x 2t", from: "0-3,8,4-7,12-15", want: BindRequest{N: 4, Cores: PreferWhole}, nodes: "[1]", why: "the most preferred CPUs"},
+		{name: "whole cores, where these are preferred", machine: "2s x 4c x 2t", from: "0-3,8,4-7,12-15", want: BindRequest{N: 4, Cores: PreferWhole}, nodes: "[1]", why: "the most important preferences met"},
 		{
 			name: "what pools need there", machine: "2s x 4c x 2t", from: "0-1,8-9,4-7,12-15", nodes: "[1]", why: "",
 			want: BindRequest{N: 2, Reserve: []NodeReserve{{Node: 0, CPUs: topology.SetOf(0, 1, 8, 9), N: 3}}},

@@ -41,8 +41,8 @@ func (p *picker) usableCPUs(from topology.Set) topology.Set {
 	return p.wholeCoreCPUs(from)
 }
 
-// wholeCoreCPUs returns the CPUs of the whole cores in a set. With OneThread it returns only the first CPU of
-// each core.
+// wholeCoreCPUs returns the CPUs of the cores whose threads are all in a set. With OneThread it returns only the first
+// CPU of each such core.
 func (p *picker) wholeCoreCPUs(from topology.Set) topology.Set {
 	var out topology.Set
 	for first := range from.All() {
@@ -85,9 +85,9 @@ func (p *picker) checkPossible(free topology.Set) error {
 		return nil
 	}
 	parts := p.tree.divide(free, w.Spread[0])
-	// A group without free CPUs must give as many CPUs as the others, too.
+	// Each group with CPUs of From must give the same number of CPUs. A group without usable CPUs cannot.
 	if n := p.tree.machine.CountGroups(w.Spread[0], w.From); len(parts) < n {
-		return &TooFewCPUsError{w.N, free.Len(), "available, in fewer groups than must give the same number"}
+		return &TooFewCPUsError{w.N, free.Len(), "available, but not in every " + w.Spread[0].String()}
 	}
 	each := w.N / len(parts)
 	if each*len(parts) != w.N || each%p.unit() != 0 {
@@ -101,8 +101,9 @@ func (p *picker) checkPossible(free topology.Set) error {
 	return nil
 }
 
-// unit is the number by which the count of CPUs can grow: with WholeCores it is the number of threads of a
-// core. On a machine with cores of different sizes it is 1, and Choose reports counts that are impossible.
+// unit returns the number of which each count of CPUs must be a multiple: with WholeCores the number of threads of a
+// core, and otherwise 1. If the machine's cores differ in their number of threads, unit returns 1. Choose then returns
+// an error for a count that whole cores cannot make up.
 func (p *picker) unit() int {
 	if p.request.Cores == WholeCores && p.tree.uniform {
 		return p.tree.maxThreads
@@ -110,7 +111,8 @@ func (p *picker) unit() int {
 	return 1
 }
 
-// applyPreferences applies the preferences in order. It skips a preference that would leave too few CPUs.
+// applyPreferences returns the free CPUs that remain after the preferences of the request. It applies the preferences
+// in order, and skips a preference that would leave too few CPUs.
 func (p *picker) applyPreferences(free topology.Set) topology.Set {
 	for _, pref := range p.request.Preferences {
 		left, kept := p.applyPreference(free, &pref)
@@ -155,8 +157,8 @@ func (p *picker) applyPreference(free topology.Set, pref *Preference) (left topo
 	return left, left.Len() >= p.request.N && p.checkPossible(left) == nil
 }
 
-// chooseWithReserve chooses CPUs, and leaves as many free as Request.Reserve says. It returns false, and
-// chooses nothing, if that is impossible, if there is nothing to reserve, or with Request.Spread.
+// chooseWithReserve chooses CPUs, and leaves as many CPUs free as Request.Reserve says. If this is impossible, it
+// chooses nothing and returns false. It also does so if Request.Reserve is empty or Request.Spread is not empty.
 func (p *picker) chooseWithReserve(free topology.Set) bool {
 	if len(p.request.Spread) > 0 {
 		return false
@@ -177,7 +179,7 @@ func (p *picker) chooseWithReserve(free topology.Set) bool {
 	return false
 }
 
-// computeReserve computes how many of the given CPUs must stay free on each NUMA node because of
+// computeReserve stores in p.leaveFree how many of the free CPUs must stay free on each NUMA node because of
 // Request.Reserve.
 func (p *picker) computeReserve(free topology.Set) {
 	for _, l := range p.request.Reserve {
@@ -188,8 +190,7 @@ func (p *picker) computeReserve(free topology.Set) {
 	}
 }
 
-// limitOnNode returns how many of n free CPUs of a NUMA node may be taken. node is the index of the NUMA
-// node.
+// limitOnNode returns how many of n free CPUs may be taken on the NUMA node with the index node.
 func (p *picker) limitOnNode(node, n int) int {
 	for _, l := range p.leaveFree {
 		if l.node == node {
@@ -219,16 +220,16 @@ func (p *picker) keepWhole(free topology.Set) topology.Set {
 }
 
 // spread divides n over the groups of the first level, then over the groups of the next level inside them,
-// and so on. It takes the CPUs in the groups of the last level.
-func (p *picker) spread(free topology.Set, n int, over []topology.Level) bool {
-	if len(over) == 0 {
+// and so on. It takes the CPUs in the groups of the last level. It returns false if the groups have too few CPUs.
+func (p *picker) spread(free topology.Set, n int, levels []topology.Level) bool {
+	if len(levels) == 0 {
 		p.reset(free)
 		return p.take(0, n)
 	}
-	parts := p.tree.divide(free, over[0])
-	p.reasons = append(p.reasons, Reason{Rule: "spread", Step: CountDivided, Level: over[0], Candidates: len(parts)})
+	parts := p.tree.divide(free, levels[0])
+	p.reasons = append(p.reasons, Reason{Rule: "spread", Step: CountDivided, Level: levels[0], Candidates: len(parts)})
 	for i, portion := range p.evenShares(parts, n) {
-		if portion > 0 && !p.spread(parts[i], portion, over[1:]) {
+		if portion > 0 && !p.spread(parts[i], portion, levels[1:]) {
 			return false
 		}
 		n -= portion
@@ -236,8 +237,8 @@ func (p *picker) spread(free topology.Set, n int, over []topology.Level) bool {
 	return n == 0
 }
 
-// evenShares divides n over parts as evenly as their sizes allow, in multiples of unit. The remainder goes to
-// the parts with the most CPUs, and of equal parts to the first.
+// evenShares divides n over parts as evenly as the sizes of the parts allow, in multiples of unit. The remainder goes
+// to the parts with the most CPUs. If parts have equally many CPUs, the first of them gets it.
 func (p *picker) evenShares(parts []topology.Set, n int) []int {
 	unit := p.unit()
 	have, out := make([]int, len(parts)), make([]int, len(parts))

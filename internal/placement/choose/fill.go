@@ -17,7 +17,7 @@ type groupSet struct {
 	betterBy string
 }
 
-// add adds the CPUs that a group gives, and their cost.
+// add adds a portion of a group to the division. The parameter c is the cost of this portion.
 func (f *groupSet) add(p *picker, s portion, c cost) {
 	f.distance += p.distanceOf(s.group, f.portions)
 	f.nodes |= p.nodesIn(s.group, s.n)
@@ -29,10 +29,10 @@ func (f *groupSet) add(p *picker, s portion, c cost) {
 	}
 }
 
-// fill divides n over several parts. It takes all CPUs of the largest parts until one part has enough for the
-// rest, so the result has as few parts as possible. It also tries to begin with parts that have UsedWith CPUs
-// or near CPUs. Of the results with the fewest new groups, it returns the best by the ranking. The two kinds of
-// cores of a NUMA node are divided by fillKinds.
+// fill divides n over several parts of a group. It takes all CPUs of the largest parts until one part has enough CPUs
+// for the rest. So the result has as few parts as possible. fill also tries to begin with parts that have UsedWith CPUs
+// or near CPUs. Of the results with the fewest new groups (groupSet.newGroups), it returns the best by the ranking. If
+// the parts are the two kinds of cores of a NUMA node, fillKinds divides n.
 func (p *picker) fill(parts []int, n int) (best groupSet, found bool) {
 	if part := &p.tree.groups[parts[0]]; len(parts) == 2 && part.isCoreKind && part.outer > topology.NodeLevel {
 		return p.fillKinds(parts[0], parts[1], n)
@@ -56,7 +56,8 @@ func (p *picker) fill(parts []int, n int) (best groupSet, found bool) {
 	return best, found
 }
 
-// fillAll takes all CPUs of the parts. ok is false if their number is not n, or if they cannot all be taken.
+// fillAll takes all free CPUs of the parts. The result ok is false if their number is not n, or if they cannot all be
+// taken.
 func (p *picker) fillAll(parts []int, n int) (f groupSet, ok bool) {
 	for _, part := range parts {
 		n -= int(p.freeCount[part])
@@ -94,14 +95,16 @@ func (p *picker) fillKinds(a, b, n int) (best groupSet, found bool) {
 	return best, found
 }
 
-// tryFill fills groups, beginning with first, and keeps the result in best if it is better. found is whether
-// best has a result before, and the return value whether it has one now.
+// tryFill divides n over parts, beginning with the groups in first. It stores the result in best if the result is
+// better than best. The parameter found says whether best has a result before the call. tryFill reports whether best
+// has a result after the call.
 func (p *picker) tryFill(parts []int, n int, first []int, best *groupSet, found bool) bool {
 	f, ok := p.fillFrom(parts, n, first)
 	return p.keepBetter(&f, ok, best, found)
 }
 
-// keepBetter stores f in best if f is better. ok is whether f has enough CPUs.
+// keepBetter stores f in best if f is better. The parameter ok says whether f has enough CPUs, and found says whether
+// best has a result before the call. keepBetter reports whether best has a result after the call.
 func (p *picker) keepBetter(f *groupSet, ok bool, best *groupSet, found bool) bool {
 	f.rank = p.rank(&f.candidate)
 	if !ok || found && (f.newGroups > best.newGroups || f.newGroups == best.newGroups && !f.rank.beats(&best.rank)) {
@@ -113,14 +116,14 @@ func (p *picker) keepBetter(f *groupSet, ok bool, best *groupSet, found bool) bo
 	return true
 }
 
-// groupsWith stores in groups those of the parts that have CPUs counted in has, the parts with the most free
-// CPUs first. It returns their number.
-func (p *picker) groupsWith(parts []int, has tally, groups *[topology.MaxNodes]int) (n int) {
-	if has == nil {
+// groupsWith stores in groups the parts for which counts has a number above 0, the parts with the most free CPUs first.
+// It returns the number of these parts.
+func (p *picker) groupsWith(parts []int, counts tally, groups *[topology.MaxNodes]int) (n int) {
+	if counts == nil {
 		return 0
 	}
 	for _, part := range parts {
-		if has[part] == 0 || p.freeCount[part] == 0 || n == len(groups) {
+		if counts[part] == 0 || p.freeCount[part] == 0 || n == len(groups) {
 			continue
 		}
 		at := n
@@ -133,7 +136,7 @@ func (p *picker) groupsWith(parts []int, has tally, groups *[topology.MaxNodes]i
 	return n
 }
 
-// maxSeeds limits how many groups with equally many free CPUs fill tries as the first group.
+// maxSeeds limits the number of groups that fill tries as the first group.
 const maxSeeds = 8
 
 // seeds stores in out the groups that fill should try as the first group, and returns their number. These are
@@ -146,7 +149,7 @@ func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 			most, first = have, part
 		}
 	}
-	if !p.distancesMatter(first) {
+	if !p.distancesKnown(first) {
 		out[0] = first
 		return 1
 	}
@@ -167,9 +170,9 @@ func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 	return n
 }
 
-// hashAround returns a hash of a group and of the free CPUs at each distance from it. Two completely free
-// groups with the same hash are interchangeable as the first group. A group that is not completely free has a
-// unique hash.
+// hashAround returns a hash of a group and of the free CPUs at each distance from the group. If two completely free
+// groups have the same hash, fill needs to try only one of them as the first group. A group that is not completely free
+// has a unique hash.
 func (p *picker) hashAround(part int, parts []int) (sum uint64) {
 	g := &p.tree.groups[part]
 	if int(p.freeCount[part]) != g.size || g.node < 0 || p.usedWithIn(part) > 0 || p.nearCount != nil && p.nearCount[part] > 0 {
@@ -202,8 +205,8 @@ func (p *picker) sharedIn(group int) int {
 	return int(p.sharedCount[group])
 }
 
-// distancesMatter reports whether the distances from a group's NUMA node to other nodes are known.
-func (p *picker) distancesMatter(group int) bool {
+// distancesKnown reports whether the distances from a group's NUMA node to other nodes are known.
+func (p *picker) distancesKnown(group int) bool {
 	at := p.tree.groups[group].node
 	return at >= 0 && p.tree.machine.Nodes[at].Distance != nil
 }
@@ -224,7 +227,7 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool)
 		}
 		take := min(int(p.freeCount[next]), n)
 		c, ok := p.costOf(next, take)
-		for !ok && take > 1 { // with WholeCores, the group's whole cores may not add up to take
+		for !ok && take > 1 { // with WholeCores, no combination of the group's whole cores may have exactly take CPUs
 			take--
 			c, ok = p.costOf(next, take)
 		}

@@ -10,8 +10,8 @@ import (
 
 // MemoryRequest is a request for memory nodes.
 type MemoryRequest struct {
-	// Bytes is how much free memory the nodes must have together; 0 means the nearest nodes with any free
-	// memory.
+	// Bytes is how much free memory the nodes must have together; 0 means that the nearest nodes with any free
+	// memory are enough.
 	Bytes uint64
 	// CPUs are the CPUs that will use the memory. The nodes of these CPUs come first.
 	CPUs topology.Set
@@ -28,7 +28,7 @@ type MemoryRequest struct {
 // MemoryError is the error for a request for memory if the allowed nodes have too little free memory.
 type MemoryError struct {
 	WantBytes, FreeBytes uint64
-	Nodes                int
+	Nodes                int // the number of allowed nodes with memory of the requested kinds
 }
 
 // Error has the requested and the free number of bytes.
@@ -36,11 +36,11 @@ func (e *MemoryError) Error() string {
 	return fmt.Sprintf("%d bytes of memory are requested, and %d are free on %s", e.WantBytes, e.FreeBytes, formatCount(e.Nodes, "NUMA node"))
 }
 
-// MemoryNodes returns the ids of the memory nodes for a request, ascending. They are the nodes of the CPUs.
-// If these nodes have no memory of the requested kinds, it chooses the nearest node that has. If they have
-// too little free memory, it adds the nearest other nodes. Of equally near nodes, those in the packages of
-// the CPUs come first, because some firmware reports the same distance for all. Then come the nodes with the
-// most free memory. Nodes of FallbackKinds come last. The error is a *MemoryError.
+// MemoryNodes returns the ids of the memory nodes for a request, ascending. It takes the nodes of the request's CPUs.
+// If these nodes have no memory of the requested kinds, it takes the nearest node with such memory. If they have too
+// little free memory, it adds the nearest other nodes. Of equally near nodes, nodes in the packages of the CPUs come
+// first, because some firmware reports the same distance for all nodes. Then come the nodes with the most free memory.
+// Nodes of FallbackKinds come last. The error is a *MemoryError.
 func MemoryNodes(m *topology.Machine, q MemoryRequest) ([]int, error) {
 	kinds := q.Kinds
 	if len(kinds) == 0 {
@@ -53,12 +53,13 @@ func MemoryNodes(m *topology.Machine, q MemoryRequest) ([]int, error) {
 	all := slices.Concat(wanted, further)
 	need := q.Bytes
 	if slices.ContainsFunc(all, func(i int) bool { return m.Nodes[i].Memory > 0 }) {
-		need = max(need, 1) // the free memory is known, and a node without free memory is not enough
+		need = max(need, 1) // the memory of the nodes is known, so require at least one free byte
 	}
 	var out []int
 	var sum uint64
 	for i, n := range all {
-		// All nodes of the CPUs are used, and others only if they add memory.
+		// Take all nodes of the CPUs. Skip other nodes without free memory, and all other nodes when the memory is
+		// enough.
 		if local := i < len(wanted) && slices.Contains(at, n); !local && (freeBytes(m, &q, n) == 0 && need > 0 || len(out) > 0 && sum >= need) {
 			continue
 		}
@@ -72,19 +73,19 @@ func MemoryNodes(m *topology.Machine, q MemoryRequest) ([]int, error) {
 	return out, nil
 }
 
-// Charge subtracts the bytes that a container may use from free, the free memory of each node. The container
-// may use the nodes with the given ids. As the kernel does, it uses the nodes nearest to its CPUs first, and
-// equally near nodes in equal parts.
-func Charge(m *topology.Machine, free []uint64, cpus topology.Set, ids []int, bytes uint64) {
+// SubtractMemory subtracts the memory of a container from the free memory of the nodes, which is in the slice free by node
+// index. The container may use the nodes with the given ids. As in the kernel, its memory is first on the nodes nearest
+// to its CPUs. Equally near nodes get equal parts of the memory.
+func SubtractMemory(m *topology.Machine, free []uint64, cpus topology.Set, ids []int, bytes uint64) {
 	at, nodes := nodesOf(m, cpus), make([]int, 0, len(ids))
 	for _, id := range ids {
 		if i, known := m.NodeIndex(id); known {
 			nodes = append(nodes, i)
 		}
 	}
-	far := func(i int) int { return nearest(m, at, i) }
-	// Of equally near nodes, the node with the least free memory comes first, so that the others can take
-	// what does not fit there.
+	far := func(i int) int { return distanceToNearest(m, at, i) }
+	// Of equally near nodes, the node with the least free memory comes first, so that the others can take the memory
+	// that does not fit on it.
 	slices.SortFunc(nodes, func(a, b int) int { return cmp.Or(cmp.Compare(far(a), far(b)), cmp.Compare(free[a], free[b]), a-b) })
 	for n, i := range nodes {
 		alike := uint64(0)
@@ -108,23 +109,23 @@ func nodesOf(m *topology.Machine, cpus topology.Set) (at []int) {
 	return at
 }
 
-// usableNodes returns the indices of the allowed nodes with memory of one of the kinds. within has the ids of
-// the allowed nodes; nil means all nodes.
-func usableNodes(m *topology.Machine, within []int, kinds []topology.MemoryKind) []int {
+// usableNodes returns the indices of the allowed nodes with memory of one of the kinds. The slice allowed has the ids
+// of the allowed nodes; nil means all nodes.
+func usableNodes(m *topology.Machine, allowed []int, kinds []topology.MemoryKind) []int {
 	var out []int
 	for i, n := range m.Nodes {
-		if slices.Contains(kinds, n.Kind) && (within == nil || slices.Contains(within, n.ID)) {
+		if slices.Contains(kinds, n.Kind) && (allowed == nil || slices.Contains(allowed, n.ID)) {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// nearestFirst sorts nodes by their distance to the nodes at, those of the request's CPUs. nodes and at are
-// indices.
-func nearestFirst(m *topology.Machine, nodes, at []int, q *MemoryRequest) {
+// nearestFirst sorts nodes by their distance to cpuNodes, the nodes of the request's CPUs. Both slices have indices of
+// nodes.
+func nearestFirst(m *topology.Machine, nodes, cpuNodes []int, q *MemoryRequest) {
 	packages := m.ExpandToGroups(topology.PackageLevel, q.CPUs)
-	far := func(i int) int { return nearest(m, at, i) }
+	far := func(i int) int { return distanceToNearest(m, cpuNodes, i) }
 	outside := func(i int) int {
 		if m.Nodes[i].CPUs.And(packages).Empty() {
 			return 1
@@ -144,8 +145,8 @@ func freeBytes(m *topology.Machine, q *MemoryRequest, i int) uint64 {
 	return q.Free[i]
 }
 
-// nearest returns the distance from node i to the nearest of the other nodes.
-func nearest(m *topology.Machine, others []int, i int) int {
+// distanceToNearest returns the distance from node i to the nearest of the other nodes.
+func distanceToNearest(m *topology.Machine, others []int, i int) int {
 	best := 0
 	for _, o := range others {
 		if d := m.Distance(o, i); best == 0 || d < best {

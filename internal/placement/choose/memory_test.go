@@ -176,7 +176,7 @@ func TestCharge(t *testing.T) {
 		{"0", []int{0, 7}, 500, "[0 40 100 100]"},
 	} {
 		free := []uint64{100, 40, 100, 100}
-		Charge(m, free, cpus(t, m, tt.cpus), tt.ids, tt.bytes)
+		SubtractMemory(m, free, cpus(t, m, tt.cpus), tt.ids, tt.bytes)
 		if fmt.Sprint(free) != tt.want {
 			t.Errorf("%d bytes at %v for CPUs %q: %v are left, want %s", tt.bytes, tt.ids, tt.cpus, free, tt.want)
 		}

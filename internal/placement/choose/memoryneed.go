@@ -16,10 +16,10 @@ type memoryNeed struct {
 	fullNodes  uint64 // the nodes without free memory, as a bit set of indices
 }
 
-// needOf makes a memoryNeed. left is the free memory of each node; nil if unknown.
-func (t *Tree) needOf(bytes uint64, left []uint64) memoryNeed {
-	m := memoryNeed{tree: t, bytes: bytes, freeByNode: left}
-	for i, n := range left {
+// needOf makes a memoryNeed. The slice freeByNode has the free memory of each node; nil if unknown.
+func (t *Tree) needOf(bytes uint64, freeByNode []uint64) memoryNeed {
+	m := memoryNeed{tree: t, bytes: bytes, freeByNode: freeByNode}
+	for i, n := range freeByNode {
 		if n == 0 {
 			m.fullNodes |= 1 << i
 		}
@@ -27,8 +27,8 @@ func (t *Tree) needOf(bytes uint64, left []uint64) memoryNeed {
 	return m
 }
 
-// matters reports whether nodes differ in their distance to the memory, because the memory does not fit on
-// every node with CPUs.
+// matters reports whether the memory does not fit on some node with CPUs. Only then does the choice of nodes change how
+// far the memory is.
 func (m *memoryNeed) matters() bool {
 	for i, n := range m.freeByNode {
 		if n < m.bytes && !m.tree.machine.Nodes[i].CPUs.Empty() {
@@ -38,12 +38,12 @@ func (m *memoryNeed) matters() bool {
 	return false
 }
 
-// localDistance is the distance of a node to itself (ACPI, SLIT); unreachable is the largest
-// possible value.
+// localDistance is the distance of a node to itself in the table SLIT of ACPI, and unreachable is the largest possible
+// distance in this table. farMemory uses unreachable for memory that fits on no node.
 const localDistance, unreachable = 10, 254
 
-// farMemory returns how much memory would be on other nodes than the given ones: the sum of MiB times
-// additional distance. It stops counting above limit.
+// farMemory measures the memory that does not fit on the given nodes and would be on other nodes. It returns the sum of
+// MiB times the additional distance of these other nodes. It stops counting when the sum is above limit.
 func (m *memoryNeed) farMemory(nodes uint64, limit int64) (far int64) {
 	if m.bytes == 0 || m.freeByNode == nil {
 		return 0
@@ -69,9 +69,9 @@ func (m *memoryNeed) farMemory(nodes uint64, limit int64) (far int64) {
 	return far + int64(short>>20)*(unreachable-localDistance)
 }
 
-// nearestRemaining returns the node outside of done that is nearest to one of the given nodes, and its distance;
-// -1 if there is none. Of equally near nodes it returns the lowest. read is the position in the list of
-// nearest nodes of each node.
+// nearestRemaining returns the node that is not in done and is nearest to one of the given nodes, and its distance. The
+// node is -1 if all nodes are in done. Of equally near nodes it returns the lowest. The array read has a position for
+// each node: nearestRemaining has skipped the nodes before this position in Tree.nodesByDistance.
 func (m *memoryNeed) nearestRemaining(nodes, done uint64, read *[topology.MaxNodes]uint8) (next, distance int) {
 	next = -1
 	for b := nodes; b != 0; b &= b - 1 {
@@ -91,8 +91,8 @@ func (m *memoryNeed) nearestRemaining(nodes, done uint64, read *[topology.MaxNod
 	return next, distance
 }
 
-// computeMemoryDistances computes how far the requested memory would be from each NUMA node, if the nodes differ in
-// that.
+// computeMemoryDistances computes how far the requested memory would be from each NUMA node. It does nothing if the
+// memory fits on every node with CPUs.
 func (p *picker) computeMemoryDistances() {
 	need := p.tree.needOf(p.request.Memory, p.request.FreeMemory)
 	if p.request.Memory == 0 || !need.matters() {

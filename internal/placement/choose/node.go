@@ -12,11 +12,14 @@ import (
 type NodeRequest struct {
 	// Nodes are the nodes with enough free CPU time.
 	Nodes []NodeRoom
-	// Memory, FreeMemory, Near and NearName have the meaning of the fields of BindRequest with these names.
+	// Memory is the number of bytes that should be near the CPUs. FreeMemory is the free memory of each node in bytes,
+	// in the machine's order; nil if unknown.
 	Memory     uint64
 	FreeMemory []uint64
-	Near       topology.Set
-	NearName   string
+	// Near are CPUs whose nodes are preferred to all other nodes. NearName is the text in messages for what these CPUs
+	// are near, such as "its devices".
+	Near     topology.Set
+	NearName string
 }
 
 // NodeRoom is the number of milli-CPUs that are left on a NUMA node after the request.

@@ -27,6 +27,7 @@ const (
 	firstCPUCriterion // the criteria about CPUs follow, beginning with fewestKinds
 )
 
+// lowestNodes is the last criterion: the set with the lowest node ids.
 const lowestNodes = firstCPUCriterion + nodeCriterion(lowestCPU-fewestKinds)
 
 // nodeCriteria has the names of the criteria about nodes, for users.
@@ -34,8 +35,8 @@ var nodeCriteria = [...]string{
 	mostNodesNear:           "the most nodes near ", // followed by NearName
 	fewestPackages:          "the fewest sockets",
 	nearestMemory:           "the nearest memory",
-	shortestDistanceBetween: "the shortest distance between them",
-	mostPreferredCPUs:       "the most preferred CPUs",
+	shortestDistanceBetween: "the shortest distance between the nodes",
+	mostPreferredCPUs:       "the most important preferences met",
 }
 
 // nodeRank has a number for each criterion; a lower number is better.
@@ -65,7 +66,8 @@ func (a *nodeSet) isBetter(b *nodeSet) (yes bool, by nodeCriterion) {
 	return a.nodes&differ&-differ != 0, lowestNodes // a is better if it has the lowest node that only one of the sets has
 }
 
-// rankByLeft ranks a set by the number of CPUs that it would leave unused. With roomy, more are better.
+// rankByLeft ranks a set by the number of CPUs that it would leave unused. If roomy is true, more unused CPUs are
+// better, and otherwise fewer are better.
 func (a *nodeSet) rankByLeft(roomy bool) {
 	if roomy {
 		a.rank[firstCPUCriterion+nodeCriterion(mostFreeCPUs-fewestKinds)] = -int64(a.left)
@@ -105,7 +107,7 @@ func (s *nodeSearch) explain(best *nodeSet) Reason {
 	return why
 }
 
-// addSetElimination adds to the reason by which criterion set c lost against the best set.
+// addSetElimination adds to the reason the criterion by which the set c lost against the best set.
 func (s *nodeSearch) addSetElimination(why *Reason, best, c *nodeSet) {
 	id := -1
 	if s.setSize == 1 {
@@ -120,8 +122,8 @@ func (s *nodeSearch) firstID(nodes uint64) int {
 	return s.tree.machine.Nodes[bits.TrailingZeros64(nodes)].ID
 }
 
-// rankByCost ranks sets by the CPUs that would be chosen on their nodes, if several sets are left. It drops
-// sets on which the CPUs cannot be chosen. It does nothing if whole nodes are taken.
+// rankByCost ranks the sets that are left by the CPUs that would be chosen on their nodes. It drops sets on which the
+// CPUs cannot be chosen. It does nothing if only one set is left, or if the request takes whole nodes.
 func (s *nodeSearch) rankByCost() {
 	if len(s.sets) < 2 || s.request.WholeNodes {
 		return
@@ -150,7 +152,8 @@ func (s *nodeSearch) rankByCost() {
 	}
 }
 
-// prepareEach prepares a choice on each single node, from the CPUs that the preferences leave on it.
+// prepareEach prepares the picker for sets of one node. The picker then chooses from the CPUs that the preferences
+// leave on each node.
 func (s *nodeSearch) prepareEach() {
 	var all topology.Set
 	for i := range s.sets {
@@ -162,13 +165,13 @@ func (s *nodeSearch) prepareEach() {
 	s.picker.reset(all)
 }
 
-// applyExactPreferences applies the preferences that do not have Partly, and then PreferWhole. It adds no reasons.
-// dropped has a bit for each of them that was skipped: the highest for the most important preference, the lowest for
-// PreferWhole.
+// applyExactPreferences applies the preferences that do not have Partly, and then PreferWhole. It adds no reasons. The
+// result dropped has a bit for each of these preferences, which is 1 if the preference was skipped. The most important
+// preference has the highest bit, and PreferWhole has the lowest bit.
 func (p *picker) applyExactPreferences(free topology.Set) (left topology.Set, dropped int64) {
 	for i := range p.request.Preferences {
 		pref := &p.request.Preferences[i]
-		if pref.Partly { // nearness has already decided in mostNodesNear
+		if pref.Partly { // the criterion mostNodesNear has already compared the sets by this preference
 			continue
 		}
 		dropped <<= 1

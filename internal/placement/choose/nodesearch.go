@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// nodeSearch searches for the best sets of NUMA nodes. During the search it compares sets by the criteria
-// about nodes, and keeps the best ones, but at most maxRanked sets of several nodes. chooseBest then compares
-// these by their CPUs.
+// nodeSearch searches for the best sets of NUMA nodes. During the search it compares sets by the criteria about nodes,
+// and keeps the best sets, but at most maxRanked sets of several nodes. chooseBest then compares the kept sets by their
+// CPUs.
 type nodeSearch struct {
 	tree          *Tree
 	picker        picker // computes the cost of taking CPUs of the nodes
@@ -20,14 +20,14 @@ type nodeSearch struct {
 	nodeCount     int                    // the length of nodesWithCPUs
 	nearNodes     uint64                 // the nodes with CPUs of request.Near, as a bit set
 	memory        memoryNeed
-	packageLimit  int // the largest number of packages, with FewestPackages
+	packageLimit  int // the largest number of packages that a set may use, if the request has FewestPackages
 
 	// The following fields belong to the search for sets of setSize nodes.
 	setSize      int
 	usableNodes  []int                      // the indices of the nodes that can belong to a set
 	maxAvailable [topology.MaxNodes + 1]int // for each index of usableNodes: the largest number of CPUs on a node at or after it
-	// sets are the best sets so far. losers are the single nodes that lost. lostByCriterion counts the sets that
-	// lost.
+	// sets are the best sets so far. losers are the sets that lost, if setSize is 1. lostByCriterion has, for each
+	// criterion, the number of sets that lost by it.
 	sets, losers    []nodeSet
 	lostByCriterion [lowestNodes + 1]int
 }
@@ -36,8 +36,8 @@ type nodeSearch struct {
 // two sets from each node.
 const maxSets = 5000
 
-// maxRanked is the largest number of sets of several nodes that are ranked by their CPUs. Of more sets, those
-// that leave the fewest CPUs unused are ranked, or the most with PreferEmptiest.
+// maxRanked is the largest number of sets of several nodes that are ranked by their CPUs. If there are more sets, only
+// the sets that leave the fewest CPUs unused are ranked. With PreferEmptiest, these are the sets that leave the most.
 const maxRanked = 8
 
 // partialSet is a set of NUMA nodes to which nodes are still added. nodes and packages are bit sets of indices. n is
@@ -61,8 +61,8 @@ func (s *nodeSearch) search(k int) {
 	s.considerGrown()
 }
 
-// listUsable lists the nodes that can belong to a set. ok is false if no set of setSize nodes can have enough
-// CPUs, or if N cannot be divided evenly over them with Even.
+// listUsable lists the nodes that can belong to a set. The result ok is false if no set of setSize nodes can have
+// enough CPUs. It is also false if the request has Even and N cannot be divided evenly over setSize nodes.
 func (s *nodeSearch) listUsable() (ok bool) {
 	w := s.request
 	each, even := w.N/s.setSize, w.Even
@@ -80,8 +80,8 @@ func (s *nodeSearch) listUsable() (ok bool) {
 	return len(s.usableNodes) >= s.setSize && s.maxAvailable[0]*s.setSize >= w.N
 }
 
-// considerAll calls considerSet for each set with enough CPUs that consists of the nodes of set and further nodes
-// from usableNodes[from:].
+// considerAll calls considerSet for each set of setSize nodes that has enough CPUs. It adds nodes of usableNodes to the
+// given set, beginning at the index from.
 func (s *nodeSearch) considerAll(set partialSet, from int) {
 	missing := s.setSize - set.n
 	if missing == 0 {
@@ -108,8 +108,8 @@ func (s *nodeSearch) withNode(set partialSet, at int) partialSet {
 	return set
 }
 
-// considerGrown calls considerSet for two sets for each node. One set grows from the node by adding the nearest
-// nodes, the emptiest of equally near ones first. The other set grows by adding the emptiest nodes, because the
+// considerGrown calls considerSet for two sets for each node. One set consists of the node and the nearest nodes; of
+// equally near nodes, the emptiest comes first. The other set consists of the node and the emptiest nodes, because the
 // nearest nodes may have too few CPUs.
 func (s *nodeSearch) considerGrown() {
 	seen := make([]uint64, 0, 2*topology.MaxNodes)
@@ -124,8 +124,8 @@ func (s *nodeSearch) considerGrown() {
 	}
 }
 
-// growSet returns a set of setSize nodes that contains the node seed. With nearFirst, it adds the nearest nodes, and
-// otherwise the emptiest nodes.
+// growSet returns a set of setSize nodes that contains the node seed. If nearFirst is true, growSet adds the nearest
+// nodes, and otherwise the emptiest nodes.
 func (s *nodeSearch) growSet(seed int, nearFirst bool) partialSet {
 	set := s.withNode(partialSet{}, seed)
 	var far [topology.MaxNodes]int
@@ -175,7 +175,7 @@ func (s *nodeSearch) considerSet(set *partialSet) {
 	order, by := compareNodes(&c, best, nearestMemory)
 	if order <= 0 {
 		limit := int64(math.MaxInt64)
-		if order == 0 { // above the best set's value, c loses, and its exact value does not matter
+		if order == 0 { // if the value of c is above that of the best set, c loses, and its exact value does not matter
 			limit = best.rank[nearestMemory]
 		}
 		c.rank[nearestMemory] = s.memory.farMemory(c.nodes, limit)
@@ -191,10 +191,10 @@ func (s *nodeSearch) considerSet(set *partialSet) {
 	}
 }
 
-// compareNodes compares two sets by the criteria that come before a given one. order is negative if a is
-// better. by is the criterion that decides.
-func compareNodes(a, b *nodeSet, before nodeCriterion) (order int, by nodeCriterion) {
-	for by := range before {
+// compareNodes compares two sets by the criteria that come before the criterion end. The result order is negative if a
+// is better, positive if b is better, and 0 if the sets are equal. The result decisive is the criterion that decides.
+func compareNodes(a, b *nodeSet, end nodeCriterion) (order int, decisive nodeCriterion) {
+	for by := range end {
 		switch {
 		case a.rank[by] < b.rank[by]:
 			return -1, by
@@ -202,11 +202,11 @@ func compareNodes(a, b *nodeSet, before nodeCriterion) (order int, by nodeCriter
 			return 1, by
 		}
 	}
-	return 0, before
+	return 0, end
 }
 
-// countLoss counts n sets that lost by a criterion. If sets have one node, it also stores the set, so that the
-// reason can name the node.
+// countLoss counts n sets that lost by a criterion. If setSize is 1, it also stores the set c, so that the reason can
+// name the node.
 func (s *nodeSearch) countLoss(c *nodeSet, by nodeCriterion, n int) {
 	if s.setSize == 1 {
 		s.losers = append(s.losers, *c)
@@ -214,14 +214,14 @@ func (s *nodeSearch) countLoss(c *nodeSet, by nodeCriterion, n int) {
 	s.lostByCriterion[by] += n
 }
 
-// replace makes c the only best set, because it beats all earlier sets by a criterion. Sets that lost by a
-// later criterion before now count as lost by this one.
-func (s *nodeSearch) replace(c *nodeSet, by nodeCriterion) {
+// replace makes c the only best set, because c beats all earlier sets by the criterion decisive. Sets that had lost by
+// a less important criterion now count as lost by this criterion.
+func (s *nodeSearch) replace(c *nodeSet, decisive nodeCriterion) {
 	for i := range s.sets {
-		s.countLoss(&s.sets[i], by, 1)
+		s.countLoss(&s.sets[i], decisive, 1)
 	}
-	for later := by + 1; later <= lowestNodes; later++ {
-		s.lostByCriterion[by], s.lostByCriterion[later] = s.lostByCriterion[by]+s.lostByCriterion[later], 0
+	for later := decisive + 1; later <= lowestNodes; later++ {
+		s.lostByCriterion[decisive], s.lostByCriterion[later] = s.lostByCriterion[decisive]+s.lostByCriterion[later], 0
 	}
 	s.sets = append(s.sets[:0], *c)
 }

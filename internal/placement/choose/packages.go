@@ -16,11 +16,11 @@ const maxPackages = 8
 // free CPUs.
 type innerGroup struct{ group, pkg, freeCount int }
 
-// improvePackages looks for a better division of n CPUs over packages than the one that fill found. A
-// division over equally many packages is better if it has fewer dies, or as many dies and fewer NUMA nodes.
-// The result has the better division, its level and the number of groups of that level; of is 0 if there is
-// none.
-func (p *picker) improvePackages(g *group, n int, filled []portion, c cost) (best []portion, level topology.Level, of int) {
+// improvePackages looks for a better division of n CPUs over packages than the division filled, which fill found. A
+// division over equally many packages is better if it has fewer dies, or as many dies and fewer NUMA nodes. The result
+// best is the better division, level is the level of its groups, and groupCount is the number of groups of this level
+// with free CPUs. If there is no better division, groupCount is 0.
+func (p *picker) improvePackages(g *group, n int, filled []portion, c cost) (best []portion, level topology.Level, groupCount int) {
 	if p.tree.groups[g.parts[0]].outer != topology.PackageLevel || p.usedWithCount != nil {
 		return nil, 0, 0
 	}
@@ -32,10 +32,10 @@ func (p *picker) improvePackages(g *group, n int, filled []portion, c cost) (bes
 		portions, sum, ok := p.divideOverFewest(parts, n, p.packageSets(g, filled))
 		die, node := sum.spans[topology.DieLevel]-c.spans[topology.DieLevel], sum.spans[topology.NodeLevel]-c.spans[topology.NodeLevel]
 		if ok && cmp.Or(die, node) < 0 {
-			best, level, of, c = portions, l, len(parts), sum
+			best, level, groupCount, c = portions, l, len(parts), sum
 		}
 	}
-	return best, level, of
+	return best, level, groupCount
 }
 
 // groupsInside returns the groups of a level that have free CPUs, the groups with the most free CPUs first.
@@ -105,8 +105,8 @@ func partsNeeded(parts []innerGroup, n int, in packageSet) int {
 }
 
 // divideOverFewest divides n over as few parts as possible, in the set of packages that needs the fewest
-// parts. It takes all CPUs of the largest parts, and the rest of the best part that has enough. Only the
-// choice of the last part considers distances, because with 64 NUMA nodes a search of all combinations would
+// parts. It takes all CPUs of the largest parts, and the rest from the best part that has enough CPUs for the rest.
+// Only the choice of this last part considers distances, because with 64 NUMA nodes a search of all combinations would
 // take too long.
 func (p *picker) divideOverFewest(parts []innerGroup, n int, sets []packageSet) (portions []portion, c cost, ok bool) {
 	least, in := len(parts)+1, packageSet(0)

@@ -10,8 +10,8 @@ type picker struct {
 	request Request
 	reasons []Reason
 	chosen  topology.Set
-	// near are the CPUs of which as many as possible should be chosen (Preference.Partly). nearName is the
-	// name of that preference.
+	// near are the CPUs of a preference with Partly: as many of them as possible should be chosen. nearName is the name
+	// of this preference.
 	near     topology.Set
 	nearName string
 	// leaveFree says how many CPUs must stay free on NUMA nodes.
@@ -20,13 +20,13 @@ type picker struct {
 	memory *memoryDistances
 
 	*scratch
-	// free are the CPUs to choose from now. The following numbers count CPUs of each group.
+	// free are the CPUs to choose from. The following tallies have a number of CPUs for each group.
 	free           topology.Set
 	freeCount      tally // the free CPUs, without those that must stay free
-	usedWithCount  tally // the CPUs in Request.UsedWith; nil if that is empty
-	nearCount      tally // the free CPUs that are in near; nil if none is
-	sharedCount    tally // the free CPUs in Request.Shared; nil if none is
-	wholeCoreCount tally // the free CPUs in whole cores; nil if none is, or if that does not matter
+	usedWithCount  tally // the CPUs in Request.UsedWith; nil if UsedWith is empty
+	nearCount      tally // the free CPUs in near; nil if there are none
+	sharedCount    tally // the free CPUs in Request.Shared; nil if there are none
+	wholeCoreCount tally // the free CPUs in whole cores; nil if there are none, or if the request does not need them
 	// usedWithNodes are the indices of the NUMA nodes with CPUs in Request.UsedWith.
 	usedWithNodes []int
 }
@@ -62,18 +62,18 @@ func (p *picker) reset(free topology.Set) {
 	}
 }
 
-// count returns how many CPUs of a set each group has. It returns nil for an empty set, except for freeTally.
-// what is the index of the tally in which it stores the numbers.
-func (p *picker) count(what int, s *topology.Set) tally {
-	if what != freeTally && s.Empty() {
+// count returns how many CPUs of a set each group has. It stores the numbers in p.tallies[index]. It returns nil for an
+// empty set, except for freeTally.
+func (p *picker) count(index int, s *topology.Set) tally {
+	if index != freeTally && s.Empty() {
 		return nil
 	}
-	p.tallies[what] = p.tree.count(p.tallies[what], s)
-	return p.tallies[what]
+	p.tallies[index] = p.tree.count(p.tallies[index], s)
+	return p.tallies[index]
 }
 
-// subtractReserve subtracts the CPUs that must stay free from the numbers of free CPUs of NUMA nodes. It does
-// not matter which CPUs of a node stay free.
+// subtractReserve subtracts the CPUs that must stay free from the numbers of free CPUs of NUMA nodes. It does not
+// choose which CPUs of a node stay free.
 func (p *picker) subtractReserve() {
 	groups := p.tree.groups
 	for i := len(groups) - 1; i >= 0; i-- {
@@ -99,8 +99,8 @@ func (p *picker) usedWithIn(group int) int {
 }
 
 // take adds n CPUs of a group to the chosen CPUs, and the reasons to p.reasons. It chooses among the parts of the
-// group, then among the parts of the chosen part, and so on down to CPUs. It reports whether that was
-// possible.
+// group, then among the parts of the chosen part, and so on down to CPUs. It returns false if the n CPUs cannot be
+// taken.
 func (p *picker) take(at, n int) bool {
 	g := &p.tree.groups[at]
 	if g.hasCores {
@@ -147,32 +147,35 @@ func (p *picker) addGroupEliminations(r *Reason, parts []int, n int, best *candi
 	}
 }
 
-// chooseParts decides which parts of a group give n CPUs. If of is not 0, one part gives all: of is the number of
-// parts with enough CPUs, and best is the best of them. If of is 0, the parts in f give the CPUs. That
-// happens if no part has enough CPUs. It also happens if the best part has no UsedWith CPUs, and several parts,
-// all with UsedWith CPUs except at most one, need and split no more cores. On hybrid processors it also happens
-// if several parts of a NUMA node split fewer cores.
-func (p *picker) chooseParts(g *group, n int) (best candidate, by criterion, of int, f groupSet, ok bool) {
-	best, by, of = p.bestGroup(g.parts, n, nil)
-	if of > 0 && (p.usedWithCount == nil || best.usedWith > 0) {
+// chooseParts decides from which parts of a group n CPUs are taken. If candidates is above 0, all CPUs are taken from
+// the part best, and candidates is the number of parts with enough CPUs. If candidates is 0, the CPUs are taken from
+// the parts in f. There are three such cases:
+//
+//   - No part has enough CPUs.
+//   - The best part has no UsedWith CPUs. Parts with UsedWith CPUs, and at most one part without them, can give n CPUs,
+//     and then use and split no more cores than the best part.
+//   - The processor is hybrid, and several parts of a NUMA node split fewer cores than the best part.
+func (p *picker) chooseParts(g *group, n int) (best candidate, by criterion, candidates int, f groupSet, ok bool) {
+	best, by, candidates = p.bestGroup(g.parts, n, nil)
+	if candidates > 0 && (p.usedWithCount == nil || best.usedWith > 0) {
 		if f, ok = p.preferWholeCores(g, n, &best); ok {
 			return best, by, 0, f, true
 		}
-		return best, by, of, f, true
+		return best, by, candidates, f, true
 	}
 	f, ok = p.fill(g.parts, n)
-	if of > 0 && (!ok || f.newGroups > 1 || f.usedWith == 0 ||
+	if candidates > 0 && (!ok || f.newGroups > 1 || f.usedWith == 0 ||
 		f.cost.spans[topology.CoreLevel] > best.cost.spans[topology.CoreLevel] || f.cost.splitCores > best.cost.splitCores) {
-		return best, by, of, f, true
+		return best, by, candidates, f, true
 	}
-	if of > 0 {
+	if candidates > 0 {
 		f.betterBy = criteria[mostUsedWith]
 	}
 	return best, by, 0, f, ok
 }
 
-// preferWholeCores divides n over several parts of a NUMA node of a hybrid processor. ok is false if that
-// does not split fewer cores than the best single part.
+// preferWholeCores divides n over several parts of a NUMA node of a hybrid processor. The result ok is false if the
+// division does not split fewer cores than the best single part.
 func (p *picker) preferWholeCores(g *group, n int, best *candidate) (f groupSet, ok bool) {
 	if p.wholeCoreCount == nil || best.cost.splitCores == 0 || p.tree.groups[g.parts[0]].outer <= topology.NodeLevel || p.tree.isDividedByKind(g) {
 		return f, false
@@ -247,9 +250,10 @@ func (p *picker) isUniform(at int) bool {
 		(p.nearCount == nil || p.nearCount[at] == 0) && (p.sharedCount == nil || p.sharedCount[at] == 0)
 }
 
-// bestGroup returns the best unused part with at least n free CPUs, and the criterion by which it beat the next
-// best part. of is the number of such parts. It prefers parts near the used ones.
-func (p *picker) bestGroup(parts []int, n int, used []portion) (best candidate, by criterion, of int) {
+// bestGroup returns the best unused part with at least n free CPUs, and the criterion by which this part beat the next
+// best part. The result candidates is the number of unused parts from which n CPUs can be taken. bestGroup prefers
+// parts near the used parts.
+func (p *picker) bestGroup(parts []int, n int, used []portion) (best candidate, by criterion, candidates int) {
 	var next rank
 	for _, part := range parts {
 		if int(p.freeCount[part]) < n || isUsed(used, part) {
@@ -264,20 +268,20 @@ func (p *picker) bestGroup(parts []int, n int, used []portion) (best candidate, 
 			c.nodes = p.nodesOf(used) | p.nodesIn(part, n)
 		}
 		c.rank = p.rank(&c)
-		of++
+		candidates++
 		switch {
-		case of == 1:
+		case candidates == 1:
 			best = c
 		case c.rank.beats(&best.rank):
 			best, next = c, best.rank
-		case of == 2 || c.rank.beats(&next):
+		case candidates == 2 || c.rank.beats(&next):
 			next = c.rank
 		}
 	}
-	if of > 1 {
+	if candidates > 1 {
 		_, by = best.rank.isBetter(&next)
 	}
-	return best, by, of
+	return best, by, candidates
 }
 
 // distanceOf returns the sum of the distances from the NUMA node of a group to the nodes of the other groups

@@ -4,14 +4,14 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// candidate is a group with enough CPUs, and the cost of taking them there.
+// candidate is a group with enough CPUs, and the cost of taking CPUs of this group.
 type candidate struct {
 	rank     rank
 	group    int // the index of the group in Tree.groups
 	cost     cost
 	distance int // the result of distanceOf
-	usedWith int // the number of its CPUs in UsedWith
-	free     int // the number of its free CPUs
+	usedWith int // the number of the group's CPUs in UsedWith
+	free     int // the number of the group's free CPUs
 	// nodes are the NUMA nodes of the group and of the groups that are used already, as a bit set of indices.
 	// It is 0 if the distance of memory does not matter.
 	nodes uint64
@@ -75,7 +75,7 @@ var criteria = [...]string{
 	leastFarMemory:       "the nearest memory",
 	shortestDistance:     "the shortest distance to the other chosen CPUs",
 	fewestKinds:          "the fewest kinds of cores",
-	fewestSplitCores:     "the fewest cores shared with others",
+	fewestSplitCores:     "the fewest cores shared with other containers",
 	fewestEfficientCores: "the fewest efficient cores",
 	fewestL3:             "the fewest L3 caches",
 	fewestClusters:       "the fewest clusters",
@@ -130,8 +130,9 @@ func (p *picker) rank(c *candidate) rank {
 	return r
 }
 
-// isBetter reports whether a is better than b, and which criterion decides. If they are equal, b is better,
-// because callers pass candidates in the order of their lowest CPUs.
+// isBetter reports whether a is better than b, and which criterion decides. If a and b are equal, isBetter returns
+// false and lowestCPU. So a caller that searches for the best candidate must pass the candidate with the lower CPUs as
+// b.
 func (a *rank) isBetter(b *rank) (yes bool, by criterion) {
 	for i := range a {
 		if a[i] != b[i] {
@@ -147,10 +148,11 @@ func (a *rank) beats(b *rank) bool {
 	return yes
 }
 
-// ruleName returns the name of the criterion that decided between candidates; "" if there was only one candidate.
-func (p *picker) ruleName(by criterion, of int) string {
+// ruleName returns the name of the criterion that decided between candidates; "" if there was only one candidate. The
+// parameter candidates is the number of candidates.
+func (p *picker) ruleName(by criterion, candidates int) string {
 	switch {
-	case of < 2:
+	case candidates < 2:
 		return ""
 	case by == mostCPUsNear:
 		return criteria[by] + p.nearName

@@ -18,8 +18,8 @@ const (
 	PreferenceApplied Step = iota
 	// GroupChosen means that one of several groups with enough CPUs was chosen.
 	GroupChosen
-	// GroupsFilled means that several groups were filled: no single group has enough CPUs, or several groups
-	// are better by Rule.
+	// GroupsFilled means that CPUs of several groups were chosen: no single group has enough CPUs, or several groups
+	// are better by the criterion Rule.
 	GroupsFilled
 	// CountDivided means that the count was divided over all groups of a level.
 	CountDivided
@@ -36,10 +36,11 @@ type Reason struct {
 	Rule  string
 	Level topology.Level
 	Kinds bool // the groups are kinds of cores, not groups of a level
-	// Candidates is the number of groups, or CPUs, to choose from. Remaining is how many of them the
-	// preference left, or how many groups were filled.
+	// Candidates is the number of groups, or CPUs, to choose from. Remaining is how many CPUs the preference left, or
+	// from how many groups CPUs were chosen.
 	Candidates, Remaining int
-	Avoid, Kept           bool
+	Avoid                 bool // the preference avoids CPUs
+	Kept                  bool // the preference was applied, not skipped
 	// Eliminations has the criteria by which the other groups with enough CPUs lost, the least important criterion
 	// first.
 	Eliminations []Elimination
@@ -50,20 +51,20 @@ type Reason struct {
 
 // Elimination is a criterion by which N groups or sets of nodes lost.
 type Elimination struct {
-	Rule string
+	Rule string // the name of the criterion
 	N    int
-	// IDs identify the groups that lost: ids of packages or NUMA nodes, or the first CPUs of other groups. It
-	// is empty for sets of several NUMA nodes.
+	// IDs identify the groups that lost: ids of packages or NUMA nodes, or the first CPUs of other groups. IDs is
+	// empty for sets of several NUMA nodes.
 	IDs       []int
-	criterion int // the position of the criterion; see addElimination
+	criterion int // the position of the criterion: less important criteria have higher positions
 }
 
-// addElimination counts n more groups that lost by a criterion. by is the position of the criterion: less
-// important criteria have higher positions. id identifies one of the groups; -1 for none.
-func (r *Reason) addElimination(by int, rule string, n, id int) {
-	i, known := slices.BinarySearchFunc(r.Eliminations, by, func(a Elimination, by int) int { return by - a.criterion })
+// addElimination counts n more groups that lost by a criterion. The parameter position is that of the criterion: less
+// important criteria have higher positions. The parameter id identifies one of the groups; -1 for none.
+func (r *Reason) addElimination(position int, rule string, n, id int) {
+	i, known := slices.BinarySearchFunc(r.Eliminations, position, func(a Elimination, position int) int { return position - a.criterion })
 	if !known {
-		r.Eliminations = slices.Insert(r.Eliminations, i, Elimination{Rule: rule, criterion: by})
+		r.Eliminations = slices.Insert(r.Eliminations, i, Elimination{Rule: rule, criterion: position})
 	}
 	a := &r.Eliminations[i]
 	if a.N += n; id >= 0 {
@@ -84,7 +85,7 @@ func (r Reason) String() string {
 			return fmt.Sprintf("%s%s: %d of %d CPUs are left", verb, r.Rule, r.Remaining, r.Candidates)
 		}
 		if r.Partly {
-			return fmt.Sprintf("%s%s: as many as possible of %d CPUs, from %d CPUs", verb, r.Rule, r.Remaining, r.Candidates)
+			return fmt.Sprintf("%s%s: as many as possible of %d preferred CPUs, and the rest from %d other CPUs", verb, r.Rule, r.Remaining, r.Candidates-r.Remaining)
 		}
 		return fmt.Sprintf("%s%s: not possible, because it would leave only %d of %d CPUs", verb, r.Rule, r.Remaining, r.Candidates)
 	case GroupChosen:
@@ -99,11 +100,11 @@ func (r Reason) String() string {
 		return fmt.Sprintf("%s: of %d choices with enough CPUs, the one with %s", formatCount(r.Remaining, "NUMA node"), r.Candidates, r.rules())
 	case GroupsFilled:
 		if r.Rule != "" {
-			return fmt.Sprintf("%s: several of %d, with %s", r.groupKind(), r.Candidates, r.Rule)
+			return fmt.Sprintf("several of %s, with %s", formatCount(r.Candidates, r.groupKind()), r.Rule)
 		}
 		return "no single " + r.groupKind() + " has enough CPUs: as few as possible of " + formatCount(r.Candidates, r.groupKind())
 	default:
-		return "divided over " + formatCount(r.Candidates, r.groupKind())
+		return "the CPUs are divided over " + formatCount(r.Candidates, r.groupKind())
 	}
 }
 
@@ -123,7 +124,7 @@ func (r Reason) rules() string {
 		case r.Level == topology.PackageLevel:
 			losers = "socket " + ids
 		default:
-			losers = "that of CPU " + ids
+			losers = "the " + r.groupKind() + " of CPU " + ids
 		}
 		parts[i] = a.Rule + " (before " + losers + ")"
 	}

@@ -11,7 +11,8 @@ type CoreUse uint8
 
 // The ways to use cores.
 const (
-	// AnyThread takes whole cores as long as they fit, and then single threads, of split cores if possible.
+	// AnyThread takes whole cores as long as they fit, and then single threads, if possible of cores that are already
+	// split.
 	AnyThread CoreUse = iota
 	// WholeCores takes only whole cores. A count that whole cores cannot make up is an error.
 	WholeCores
@@ -28,11 +29,11 @@ const (
 
 // Preference narrows the CPUs to choose from, if enough are left.
 type Preference struct {
-	Name  string // what the CPUs are near, or what is avoided, for users
+	Name  string // the text in messages for what the CPUs are near, or for what is avoided
 	CPUs  topology.Set
 	Avoid bool // avoid these CPUs instead of preferring them
-	// Partly means that as many of the CPUs as possible are chosen if there are too few, as long as that
-	// needs no more dies and NUMA nodes.
+	// Partly is for the case that too few of the CPUs are free: then as many of them as possible are chosen, as long
+	// as this needs no more dies and NUMA nodes.
 	Partly bool
 }
 
@@ -52,7 +53,7 @@ type Request struct {
 	// Cores says how the threads of a core may be divided. A core is whole if all its online
 	// threads are in From.
 	Cores CoreUse
-	// UsedWith are CPUs that will be used together with the chosen CPUs. Groups with more of them are
+	// UsedWith are CPUs that will be used together with the chosen CPUs. Groups with more UsedWith CPUs are
 	// preferred. Only Preferences are more important.
 	UsedWith topology.Set
 	// Shared are CPUs of containers that can also run on other CPUs. Of otherwise equal choices, the choice
@@ -67,11 +68,11 @@ type Request struct {
 	FreeMemory []uint64
 	// Efficient prefers efficient cores, even if there are too few of them.
 	Efficient bool
-	// PreferEmptiest prefers groups with many free CPUs to groups with few. It spreads load over the machine
-	// instead of packing it.
+	// PreferEmptiest prefers groups with many free CPUs to groups with few free CPUs. This spreads the load over the
+	// machine.
 	PreferEmptiest bool
-	// Spread divides the count over all groups of these levels as evenly as possible, instead
-	// of filling as few as possible.
+	// Spread has the levels over whose groups the count is divided as evenly as possible. If Spread is empty, the CPUs
+	// are taken from as few groups as possible.
 	Spread []topology.Level
 	// Even requires the same number of CPUs from each group that has CPUs of From. The groups are those of
 	// the first level of Spread.
@@ -95,7 +96,7 @@ type TooFewCPUsError struct {
 	What            string // which CPUs are available: a phrase that follows "there are N", such as "to choose from"
 }
 
-// Error has the requested and the available number.
+// Error has the requested and the available number of CPUs.
 func (e *TooFewCPUsError) Error() string {
 	return fmt.Sprintf("%d CPUs are requested, and there are %d %s", e.Want, e.Available, e.What)
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// scratch has the buffers for a request. Requests reuse them, so that a choice allocates little memory.
+// scratch has the buffers for a request. Later requests reuse the buffers, so that a choice allocates little memory.
 type scratch struct {
-	tallies         [tallies]tally
+	tallies         [tallyCount]tally
 	costs           memo
 	portions        []portion
 	freeLists       [][]portion // lists that can be reused
@@ -24,28 +24,29 @@ const (
 	nearTally
 	sharedTally
 	wholeCoreTally
-	tallies
+	tallyCount
 )
 
 // tally has a number for each group of a tree.
 type tally []int32
 
-// count counts how many CPUs of a set each group has. It stores the numbers in into, if that is not nil.
-func (t *Tree) count(into tally, s *topology.Set) tally {
-	if into == nil {
-		into = make(tally, len(t.groups))
+// count counts how many CPUs of a set each group has. It stores the numbers in buffer, or in a new tally if buffer is
+// nil.
+func (t *Tree) count(buffer tally, s *topology.Set) tally {
+	if buffer == nil {
+		buffer = make(tally, len(t.groups))
 	} else {
-		clear(into)
+		clear(buffer)
 	}
 	for i, w := range s {
 		for ; w != 0; w &= w - 1 {
-			into[t.innermostGroup[i<<6+bits.TrailingZeros64(w)]]++
+			buffer[t.innermostGroup[i<<6+bits.TrailingZeros64(w)]]++
 		}
 	}
-	for i := len(into) - 1; i > 0; i-- {
-		into[t.groups[i].parent] += into[i]
+	for i := len(buffer) - 1; i > 0; i-- {
+		buffer[t.groups[i].parent] += buffer[i]
 	}
-	return into
+	return buffer
 }
 
 // emptyList returns an empty list. It reuses a list that releaseList stored, if there is one.

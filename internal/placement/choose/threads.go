@@ -8,8 +8,8 @@ import (
 
 // divideOverCores divides n over the cores of a group and returns the cost. It stores the division in
 // p.portions. First it takes the free threads of cores that UsedWith uses partly. Then it takes whole cores.
-// takeSplitCores takes the rest, from a single split core if possible: of the split cores with enough free threads,
-// the one with the fewest. With SpreadThreads and OneThread, oneThreadEach divides n.
+// takeSplitCores takes the rest, from a single split core if possible. Of the split cores with enough free threads, it
+// prefers the core with the fewest. With SpreadThreads and OneThread, oneThreadEach divides n.
 func (p *picker) divideOverCores(at, n int) (c cost, ok bool) {
 	cores := p.tree.groups[at].parts
 	if cores == nil {
@@ -29,8 +29,8 @@ func (p *picker) divideOverCores(at, n int) (c cost, ok bool) {
 // isFree reports whether all threads of a core are free.
 func (p *picker) isFree(core int) bool { return int(p.freeCount[core]) == p.tree.groups[core].size }
 
-// completeCores takes all free threads of cores that UsedWith uses partly, as long as they fit. It returns
-// how many CPUs are still missing.
+// completeCores takes all free threads of cores that UsedWith uses partly. It skips a core with more free threads than
+// CPUs are missing. It returns how many CPUs are still missing.
 func (p *picker) completeCores(cores []int, n int) int {
 	if p.usedWithCount == nil || p.request.Cores == WholeCores {
 		return n
@@ -50,8 +50,8 @@ func (p *picker) restIsFree(core int) bool {
 	return beside > 0 && have > 0 && beside+have <= p.tree.groups[core].size
 }
 
-// takeWholeCores takes completely free cores, as long as they fit. It returns how many CPUs are still
-// missing. Cores with many threads come first, because smaller cores can fill the remainder.
+// takeWholeCores takes completely free cores. It skips a core with more threads than CPUs are missing. It returns how
+// many CPUs are still missing. Cores with many threads come first, because smaller cores can give the remainder.
 func (p *picker) takeWholeCores(cores []int, n int) int {
 	passCount := p.passes()
 	for size := p.tree.maxThreads; size > 0 && n > 0; size-- {
@@ -96,10 +96,10 @@ func (p *picker) takeSplitCores(cores []int, n int) int {
 	return n
 }
 
-// fullestCore returns the core with the fewest free threads, but at least n; -1 if there is none. whole
-// selects either completely free cores or split cores. Near cores are preferred to cores with fewer free
-// threads. Of equal cores it returns the one with the fewest Shared CPUs. It skips the cores of the first taken
-// entries of p.portions.
+// fullestCore returns the core with the fewest free threads, but at least n; -1 if there is none. If whole is true, it
+// considers only completely free cores, and otherwise only split cores. Near cores are preferred to cores with fewer
+// free threads. Of equal cores it returns the core with the fewest Shared CPUs. The parameter taken is a number of
+// entries of p.portions: fullestCore skips the cores of the first taken entries.
 func (p *picker) fullestCore(cores []int, n int, whole bool, taken int) int {
 	best := -1
 	for _, core := range cores {
@@ -168,8 +168,8 @@ func (p *picker) threadCost() (c cost) {
 	return c
 }
 
-// addCore adds the cost of n threads of a core. whole means that the core is completely free. rest is the
-// result of restIsFree. beside is the number of its threads in UsedWith.
+// addCore adds the cost of n threads of a core. The parameter whole says that the core is completely free, rest is the
+// result of restIsFree, and beside is the number of the core's threads in UsedWith.
 func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	if rest {
 		if n+beside == g.size {
@@ -216,8 +216,8 @@ func (p *picker) farPenalty(core int) int {
 	return 0
 }
 
-// passFor returns the pass in which a core or CPU is taken. Near cores come before far ones, and of both
-// kinds those with the fewest Shared CPUs come first.
+// passFor returns the pass in which a core or CPU is taken. Near cores come before far cores. Among the near cores, and
+// among the far cores, the cores with the fewest Shared CPUs come first.
 func (p *picker) passFor(far bool, sharing int) (pass int) {
 	if far && p.nearCount != nil {
 		pass = p.passes() / 2

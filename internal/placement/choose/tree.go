@@ -16,7 +16,7 @@ type Tree struct {
 	maxThreads int     // the number of threads of the largest core
 	uniform    bool    // all cores have the same number of threads
 	hybrid     bool    // there are several kinds of cores, and cores differ in their number of threads
-	shapes     int     // the number of shapes
+	shapes     int     // the number of different values of group.shape
 	cores      [][]int // the CPUs of each core, by the machine's core index
 	// byNode has the index of the group that has exactly the CPUs of each NUMA node, by the node's index; -1
 	// if there is no such group.
@@ -38,12 +38,12 @@ type group struct {
 	outer, inner topology.Level
 	size         int   // the number of online CPUs of the group
 	threads      []int // the CPUs of the group, if it is one core; otherwise nil
-	node         int   // the index of the NUMA node that has all its CPUs; -1 for none
-	parts        []int // the indices of the groups into which it is divided
-	parent       int   // the index of the group that contains it; -1 for the root
+	node         int   // the index of the NUMA node that has all CPUs of the group; -1 if there is none
+	parts        []int // the indices of the groups into which the group is divided
+	parent       int   // the index of the group that contains this group; -1 for the root
 	hasCores     bool  // the group is a core, or its parts are cores
 	isCoreKind   bool  // the group has the cores of one kind in a NUMA node
-	efficient    bool  // all its cores are efficient
+	efficient    bool  // all cores of the group are efficient
 	// shape is equal for groups that are divided in the same way at each level.
 	shape int
 }
@@ -95,8 +95,8 @@ func (t *Tree) computeDistances() {
 	}
 }
 
-// add appends the group of some CPUs and all groups inside it, and returns the index of the group. level is
-// the group's outermost level. isCoreKind means that the group has the cores of one kind in a NUMA node.
+// add appends the group of some CPUs and all groups inside it, and returns the index of the group. The parameter level
+// is the group's outermost level. If isCoreKind is true, the group has the cores of one kind in a NUMA node.
 func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKind bool, shapes map[string]int) int {
 	at := len(t.groups)
 	g := group{outer: level, inner: level, size: cpus.Len(), node: t.nodeOf(cpus), parent: parent, hasCores: true, isCoreKind: isCoreKind}
@@ -108,14 +108,14 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKi
 			g.inner = level
 			continue
 		}
-		if level == g.outer { // the root or one kind of cores is divided at its outermost level
+		if level == g.outer { // the root, or one kind of cores, is divided at its outermost level, so it is no group of this level
 			g.inner = level - 1
 		}
 		for _, s := range sets {
 			part := t.add(s, level, at, kinds, shapes)
 			g.parts = append(g.parts, part)
-			// If each part is one core, the group has cores as its parts, whatever levels the parts have.
-			// That is not so for a group of several NUMA nodes with one core each.
+			// If each part is one core, the group has cores as its parts, whatever levels the parts have. The exception
+			// is a group of several NUMA nodes with one core each.
 			g.hasCores = g.hasCores && t.groups[part].threads != nil && !kinds && g.node >= 0
 			form += fmt.Sprint(" ", t.groups[part].shape)
 		}
@@ -140,8 +140,9 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKi
 	return at
 }
 
-// divideOrKinds splits CPUs into the groups of a level. Before the level of L3 caches it splits them by kinds
-// of cores, if there are several. byCoreKind reports whether it did so.
+// divideOrKinds splits CPUs into the groups of a level. If the level is that of L3 caches and the CPUs have several
+// kinds of cores, it splits them by these kinds instead, but not if isCoreKind is true. The result byCoreKind is true
+// if the sets are kinds of cores.
 func (t *Tree) divideOrKinds(cpus topology.Set, level topology.Level, isCoreKind bool) (sets []topology.Set, byCoreKind bool) {
 	if level == topology.L3Level && !isCoreKind {
 		if parts := t.splitByCoreKind(cpus); len(parts) > 1 {
@@ -162,9 +163,8 @@ func (t *Tree) divide(cpus topology.Set, l topology.Level) []topology.Set {
 	return parts
 }
 
-// splitByCoreKind splits CPUs by the kind of their cores, the kind with the lowest CPU first. On a hybrid
-// processor an owner gets cores of one kind if possible, because its threads would run at different speeds on
-// different kinds.
+// splitByCoreKind splits CPUs by the kind of their cores, the kind with the lowest CPU first. On a hybrid processor a
+// request gets cores of one kind if possible, because threads run at different speeds on different kinds of cores.
 func (t *Tree) splitByCoreKind(cpus topology.Set) []topology.Set {
 	var parts []topology.Set
 	for !cpus.Empty() {

@@ -1,9 +1,8 @@
 package choose
 
-// fillWhole divides n over several parts so that as few cores as possible are split. On hybrid processors
-// that is more important than the number of caches. It takes all whole cores of the parts with the most whole
-// cores, until one part has enough for the rest. It takes threads of split cores only if no whole cores are
-// left.
+// fillWhole divides n over several parts so that as few cores as possible are split. On hybrid processors the number of
+// split cores is more important than the number of caches. It takes all whole cores of the parts with the most whole
+// cores, until one part has enough CPUs for the rest. It takes threads of split cores only if no whole cores are left.
 func (p *picker) fillWhole(parts []int, n int) (f groupSet, ok bool) {
 	var at [maxWholeParts]portion
 	used := at[:0]
@@ -49,8 +48,8 @@ func (p *picker) mostWhole(parts []int, used []portion) int {
 	return best
 }
 
-// lastWhole adds the last n CPUs: of a part that is already used, or of another part. done is false if that
-// would split more cores than necessary.
+// lastWhole adds the last n CPUs to a portion of a part that is already used, or as a portion of another part. The
+// result done is false if this would split more cores than necessary.
 func (p *picker) lastWhole(parts []int, used []portion, n int) (portions []portion, done bool) {
 	least := int16(0)
 	if n%p.tree.maxThreads != 0 {
@@ -69,8 +68,8 @@ func (p *picker) lastWhole(parts []int, used []portion, n int) (portions []porti
 	return append(used, portion{last.group, n}), true
 }
 
-// addThreads adds n more CPUs: of the parts that are already used, and then of the parts with the most free
-// CPUs. ok is false if there are too few CPUs.
+// addThreads adds n more CPUs: first of the parts that are already used, then of the parts with the most free CPUs. The
+// result ok is false if there are too few CPUs.
 func (p *picker) addThreads(parts []int, used []portion, n int) (portions []portion, ok bool) {
 	for i, s := range used {
 		more := min(n, int(p.freeCount[s.group])-s.n)

@@ -1,7 +1,6 @@
-// Package claims is the placement policy for a node where resource claims decide who owns CPUs:
-// a driver of the kubelet's dynamic resource allocation (DRA) gives CPUs to claims. The agent
-// keeps all other containers off these CPUs, places those by another policy, and grants no CPUs
-// itself.
+// Package claims is the placement policy for a node where resource claims decide which containers own CPUs: a driver
+// for dynamic resource allocation (DRA) gives the CPUs to claims. The agent itself gives no container CPUs of its own.
+// It keeps all other containers off the CPUs of claims, and places these containers by another policy.
 package claims
 
 import (
@@ -15,14 +14,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Policy is the policy for authority: dra. It uses another policy for containers that own no CPUs.
+// Policy is the policy for authority: dra. The embedded Policy is the other policy, which places containers that own no
+// CPUs.
 type Policy struct{ placement.Policy }
 
-// errClaimsDecide is the reason why the agent grants no CPUs.
+// errClaimsDecide is the reason why the agent does not give a container CPUs of its own.
 var errClaimsDecide = errors.New("under authority: dra, resource claims decide who owns CPUs: give the pod a resource claim for CPUs")
 
-// Terms returns the terms of the other policy, except that the agent grants no CPUs itself. A container owns
-// the CPUs of its resource claims.
+// Terms returns the terms of the other policy with one change: the agent itself does not give the container CPUs of its
+// own. The container owns the CPUs of its resource claims.
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
 	t := p.Policy.Terms(m, s).WithoutGrants(errClaimsDecide)
 	t.ByClaims = true
@@ -45,8 +45,8 @@ func (p Policy) BalloonOf(s placement.Subject, nth int) string {
 	return placement.BalloonOf(p.Policy, s, nth)
 }
 
-// externalGrant returns the CPUs that resource claims give to a container. If one of the claims is invalid,
-// it returns no CPUs.
+// externalGrant returns the CPUs that resource claims give to a container. If one of the claims is invalid, the grant
+// has no CPUs.
 func externalGrant(m *topology.Machine, all *lifecycle.ClaimGrant) placement.ExternalGrant {
 	g := placement.ExternalGrant{
 		From: placement.ByClaims, SentenceStart: "its resource claims give it",
@@ -54,7 +54,7 @@ func externalGrant(m *topology.Machine, all *lifecycle.ClaimGrant) placement.Ext
 	}
 	var names []string
 	for _, c := range all.Claims {
-		known := m.PlacesOf(topology.FormatList(c.CPUs))
+		known := m.KnownCPUsOf(topology.FormatList(c.CPUs))
 		if known.Len() != len(c.CPUs) {
 			return refusedGrant(g, lifecycle.Problem{
 				Key: "authority", Value: topology.FormatList(c.CPUs), Refused: true, Then: "the container owns none of these CPUs",
@@ -75,13 +75,13 @@ func externalGrant(m *topology.Machine, all *lifecycle.ClaimGrant) placement.Ext
 	return g
 }
 
-// refusedGrant returns a grant without CPUs, with the problems of g and more problems.
+// refusedGrant returns a grant without CPUs. It has the problems of g, and the problems in more.
 func refusedGrant(g placement.ExternalGrant, more ...lifecycle.Problem) placement.ExternalGrant {
 	problems := append(append([]lifecycle.Problem(nil), g.Problems...), more...)
 	return placement.ExternalGrant{From: g.From, SentenceStart: g.SentenceStart, Problems: problems}
 }
 
-// claimName returns the name of a claim for reports.
+// claimName returns "resource claim" and the name of the claim, or the claim's UID if the name is unknown.
 func claimName(c lifecycle.Claim) string {
 	return "resource claim " + cmp.Or(c.Name, c.UID)
 }

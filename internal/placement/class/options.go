@@ -5,8 +5,8 @@ package class
 type SchedulingOptions struct {
 	// Name is the name of the class.
 	Name string `json:"name" check:"class"`
-	// Policy is the scheduling policy, for example batch for SCHED_BATCH. If it is empty, it means other if nice or
-	// flags are set, and none if not. none leaves the policy unchanged.
+	// Policy is the scheduling policy, for example batch for SCHED_BATCH. The value none leaves the policy unchanged.
+	// An empty value means other if nice or flags are set, and otherwise none.
 	Policy string `json:"policy" check:"|none|other|fifo|rr|batch|idle|deadline"`
 	// Priority is the real-time priority, for fifo and rr.
 	Priority int `json:"priority" check:"0..99"`

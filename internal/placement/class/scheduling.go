@@ -14,7 +14,7 @@ import (
 type SchedulingClasses []SchedulingOptions
 
 // Check returns the names of the classes, and the problems of the classes. The paths of problems are relative
-// to the policy's key. Numbers have the same limits as in annotations.
+// to the policy's key. The numbers of a class must be in the ranges that the kernel accepts.
 func (all SchedulingClasses) Check() (known map[string]bool, wrong []Problem) {
 	known, wrong = CheckNames(len(all), "schedulingClasses", func(i int) string { return all[i].Name })
 	for i := range all {
@@ -32,17 +32,18 @@ func CheckSchedulingClass(known map[string]bool, path, name string) []Problem {
 	return []Problem{{path, Quote(name) + " is not a class of schedulingClasses"}}
 }
 
-// ClassOf returns the class that the pod names for a container. If the pod names none, it returns the class
-// with the given name, which the configuration key chose. The result has no name if there is no such class.
-// section is the policy's configuration section. otherwise is the text for users about what the container gets
-// if the pod names a class that does not exist.
-func (all SchedulingClasses) ClassOf(s placement.Subject, section, otherwise, name, key string) (c lifecycle.SchedulingClass, wrong []lifecycle.Problem) {
+// ClassOf returns the scheduling class for a container, and the problems of the pod's request. If the pod requests an
+// existing class for the container, the result is that class. Otherwise the result is the class with the given name,
+// and the parameter key is the configuration key that selected this name. If no class has this name, the result is the
+// zero value. The parameter section is the policy's section of the configuration, for messages. The parameter fallback
+// tells users what a container gets in place of a class that does not exist.
+func (all SchedulingClasses) ClassOf(s placement.Subject, section, fallback, name, key string) (c lifecycle.SchedulingClass, wrong []lifecycle.Problem) {
 	if asked := s.Intent.SchedulingClass.V.Of(s.Name); asked.IsSet() {
 		if o := all.byName(asked.V); o != nil {
 			return o.forContainer(asked.Key), nil
 		}
 		wrong = []lifecycle.Problem{{
-			Key: asked.Key, Value: intent.Printable(asked.V), Reason: section + " has no such scheduling class", Refused: true, Then: otherwise,
+			Key: asked.Key, Value: intent.Printable(asked.V), Reason: section + " has no such scheduling class", Refused: true, Then: fallback,
 		}}
 	}
 	if o := all.byName(name); o != nil {
@@ -73,9 +74,9 @@ func (o *SchedulingOptions) forContainer(key string) lifecycle.SchedulingClass {
 	return class
 }
 
-// scheduler returns the scheduling policy of a class; nil if it leaves the policy as it is.
+// scheduler returns the scheduling policy of a class; nil if the class leaves the policy as it is.
 func (o *SchedulingOptions) scheduler() *lifecycle.Scheduler {
-	const nanoseconds = 1000 // of one µs
+	const nanoseconds = 1000 // in one µs
 	s := lifecycle.Scheduler{
 		Priority: int32(o.Priority), Nice: int32(o.Nice), //nolint:gosec // validated
 		Runtime: nanoseconds * uint64(o.Runtime), Deadline: nanoseconds * uint64(o.Deadline), Period: nanoseconds * uint64(o.Period), //nolint:gosec // validated
@@ -94,7 +95,7 @@ func (o *SchedulingOptions) scheduler() *lifecycle.Scheduler {
 	return &s
 }
 
-// ioPriority returns the I/O priority of a class; nil if it leaves the priority as it is.
+// ioPriority returns the I/O priority of a class; nil if the class leaves the I/O priority as it is.
 func (o *SchedulingOptions) ioPriority() *lifecycle.IOPriority {
 	if o.IOClass == "" && o.IOPriority == 0 {
 		return nil
@@ -102,26 +103,26 @@ func (o *SchedulingOptions) ioPriority() *lifecycle.IOPriority {
 	return &lifecycle.IOPriority{Class: "IOPRIO_CLASS_" + strings.ToUpper(o.IOClass), Priority: int32(o.IOPriority)} //nolint:gosec // validated
 }
 
-// check returns the problems of a scheduling class, such as numbers outside their range. at is the path of
+// check returns the problems of a scheduling class, such as numbers outside their range. path is the path of
 // the class, with a final dot.
-func (o *SchedulingOptions) check(at string) (wrong []Problem) {
+func (o *SchedulingOptions) check(path string) (wrong []Problem) {
 	s, p := o.scheduler(), o.ioPriority()
 	switch {
 	case s == nil:
 	case o.Policy == "none":
-		wrong = append(wrong, Problem{at + "policy", "is none, which takes neither numbers nor flags"})
+		wrong = append(wrong, Problem{path + "policy", "is none, which takes neither numbers nor flags"})
 	default:
 		if err := intent.CheckScheduler(*s); err != nil {
-			wrong = append(wrong, Problem{at + "policy", err.Error()})
+			wrong = append(wrong, Problem{path + "policy", err.Error()})
 		}
 	}
 	switch {
 	case p == nil:
 	case o.IOClass == "":
-		wrong = append(wrong, Problem{at + "ioPriority", "needs ioClass: rt or be"})
+		wrong = append(wrong, Problem{path + "ioPriority", "needs ioClass: rt or be"})
 	default:
 		if err := intent.CheckIOPriority(*p); err != nil {
-			wrong = append(wrong, Problem{at + "ioClass", err.Error()})
+			wrong = append(wrong, Problem{path + "ioClass", err.Error()})
 		}
 	}
 	return wrong

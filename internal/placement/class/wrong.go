@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Problem is a problem in the options of a policy. Path is the configuration key, relative to the policy's
-// key. Text says what is wrong with its value.
+// Problem is a problem in the options of a policy. Path is a configuration key, relative to the policy's
+// key. Text says what is wrong with the value of this key, as a predicate such as "is empty".
 type Problem struct{ Path, Text string }
 
 // CheckNames returns the names of the n entries of a list, and a problem for each entry that has no name or
-// the name of an earlier entry.
+// the name of an earlier entry. list is the configuration key of the list.
 func CheckNames(n int, list string, name func(i int) string) (known map[string]bool, wrong []Problem) {
 	known = map[string]bool{}
 	first := map[string]int{} // the index of the first entry with a name

@@ -1,5 +1,5 @@
 // Package none is the placement policy that chooses no CPUs: containers own the CPUs that a
-// scheduler assigned to them, and pools are as configured.
+// scheduler assigned to them, and pools have their configured CPUs.
 package none
 
 import (
@@ -26,7 +26,7 @@ func (Policy) Share(v placement.View, s placement.Subject) placement.Assignment 
 	return placement.ShareByClass(v, s)
 }
 
-// Layout gives pools their configured CPUs, without owned CPUs.
+// Layout gives pools their configured CPUs, except the CPUs that containers own.
 func (Policy) Layout(p *placement.Pools, d placement.Demand) *placement.Layout {
 	return p.DefaultLayout(d)
 }

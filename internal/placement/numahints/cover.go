@@ -2,15 +2,17 @@ package numahints
 
 import "math/bits"
 
-// cover returns the best set of the given size that has enough of every resource; ok is false if it found
-// none. It tries nodes from the highest index down, so that the first set that it finds has the lowest value.
+// cover returns the best set of size nodes that has enough of every resource; ok is false if there is no such set, or
+// if the work is used up before. It tries nodes from the highest index down, so that the first set that it finds is the
+// lowest number as a Mask.
 func (s *search) cover(size int, counts []*Counts) (best Mask, ok bool) {
 	return s.coverWithin(size, counts, computeMaxCounts(counts, s.nodeCount, size))
 }
 
-// coverWithin does the work of cover. most is the result of computeMaxCounts for this or a larger size.
-func (s *search) coverWithin(size int, counts []*Counts, most [][][]uint64) (best Mask, ok bool) {
-	c := coverSearch{search: s, counts: counts, need: make([]uint64, len(counts)), maxCount: most}
+// coverWithin is cover for a caller that has already computed maxCounts: the result of computeMaxCounts for this or a
+// larger size.
+func (s *search) coverWithin(size int, counts []*Counts, maxCounts [][][]uint64) (best Mask, ok bool) {
+	c := coverSearch{search: s, counts: counts, need: make([]uint64, len(counts)), maxCount: maxCounts}
 	for i, r := range counts {
 		c.need[i] = r.Need
 	}
@@ -30,14 +32,13 @@ type coverSearch struct {
 	bestDistance int // sum of the distances in best; only with PreferClosest
 }
 
-// try decides whether node i and the nodes below it belong to the set. size is the number of nodes that are
-// still to be chosen. apart is the sum of the distances between the chosen nodes. try reports whether the
-// search is over.
-func (c *coverSearch) try(i, size int, chosen Mask, apart int) (done bool) {
+// try decides whether node i and the nodes below it belong to the set. size is the number of nodes that are still to be
+// chosen. distances is the sum of the distances between the chosen nodes. try reports whether the search is over.
+func (c *coverSearch) try(i, size int, chosen Mask, distances int) (done bool) {
 	if !c.spendWork(len(c.counts)) {
 		return true
 	}
-	if c.options.PreferClosest && c.best != 0 && apart >= c.bestDistance {
+	if c.options.PreferClosest && c.best != 0 && distances >= c.bestDistance {
 		return false
 	}
 	for r, need := range c.need {
@@ -46,10 +47,10 @@ func (c *coverSearch) try(i, size int, chosen Mask, apart int) (done bool) {
 		}
 	}
 	if size == 0 {
-		c.best, c.bestDistance = chosen, apart
+		c.best, c.bestDistance = chosen, distances
 		return !c.options.PreferClosest
 	}
-	if c.try(i-1, size, chosen, apart) {
+	if c.try(i-1, size, chosen, distances) {
 		return true
 	}
 	before := make([]uint64, len(c.need))
@@ -65,7 +66,7 @@ func (c *coverSearch) try(i, size int, chosen Mask, apart int) (done bool) {
 		}
 		more += c.options.Distance(i, i)
 	}
-	done = c.try(i-1, size-1, chosen|1<<i, apart+more)
+	done = c.try(i-1, size-1, chosen|1<<i, distances+more)
 	copy(c.need, before)
 	return done
 }

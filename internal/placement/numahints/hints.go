@@ -8,7 +8,7 @@ import (
 // MaxNodes is the highest number of NUMA nodes that a Mask can have.
 const MaxNodes = 64
 
-// Mask is a set of NUMA nodes, by their index in the machine.
+// Mask is a set of NUMA nodes. Bit i stands for the node with index i in the machine.
 type Mask uint64
 
 // MaskOf returns the mask of the nodes with the given indices.
@@ -55,6 +55,7 @@ type Hint struct {
 // preferred if no smaller set would have enough on an empty machine. The kubelet's CPU, memory and device
 // managers list these sets one by one.
 type Counts struct {
+	// Need is the amount of the resource that the container needs.
 	Need uint64
 	// NeedOnEmpty is used in place of Need to decide which sets are preferred; 0 means Need.
 	NeedOnEmpty uint64
@@ -67,8 +68,8 @@ type Resource struct {
 	Name string
 	// Counts are the hints of the resource in compact form; nil if Hints has them.
 	Counts *Counts
-	// Hints lists its hints one by one. A nil list means no preference; an empty list means that
-	// the resource is not available.
+	// Hints lists the resource's hints one by one. A nil list means no preference; an empty list means that the
+	// resource is not available.
 	Hints []Hint
 }
 
@@ -82,8 +83,8 @@ func sumOn(amounts []uint64, m Mask) (sum uint64) {
 	return sum
 }
 
-// RequireNodes limits the hints to sets that contain all nodes of a mask. It is for a pod that already uses
-// these nodes.
+// RequireNodes changes c so that only sets with all nodes of m are hints. It is for a pod that already uses these
+// nodes.
 func (c *Counts) RequireNodes(m Mask) {
 	if c.NeedOnEmpty == 0 {
 		c.NeedOnEmpty = c.Need
@@ -99,8 +100,8 @@ func (c *Counts) RequireNodes(m Mask) {
 	}
 }
 
-// minNodes returns the size of the smallest set of nodes that would have enough on an empty machine; 0 if no
-// set would.
+// minNodes returns the size of the smallest set of nodes that would have enough of the resource on an empty machine
+// with n nodes; 0 if no set would.
 func (c *Counts) minNodes(n int) int {
 	need := c.NeedOnEmpty
 	if need == 0 {
@@ -112,8 +113,8 @@ func (c *Counts) minNodes(n int) int {
 // fits reports whether a set of nodes has enough of the resource.
 func (c *Counts) fits(m Mask) bool { return sumOn(c.Free, m) >= c.Need }
 
-// smallestSetSize returns the size of the smallest set of nodes that has enough; 0 if even all nodes
-// have too little.
+// smallestSetSize returns the size of the smallest set of nodes whose amounts reach need. It returns 0 if even all n
+// nodes have too little.
 func smallestSetSize(amounts []uint64, need uint64, n int) int {
 	sorted := make([]uint64, 0, n)
 	for _, a := range amounts[:min(n, len(amounts))] {
@@ -137,13 +138,14 @@ func insertDescending(sorted []uint64, a uint64) []uint64 {
 	return slices.Insert(sorted, at, a)
 }
 
-// hintsOn returns the hints of counts on n nodes by size, then by value. n is less than MaxNodes.
+// hintsOn returns the hints of c on a machine with n nodes, sorted by size, then by Mask. n is less than MaxNodes.
 func (c *Counts) hintsOn(n int) []Hint { return c.hintsUpTo(n, n) }
 
-// hintsUpTo is like hintsOn, for sets of at most the given number of nodes.
-func (c *Counts) hintsUpTo(n, most int) []Hint {
+// hintsUpTo returns the hints of c on a machine with n nodes that have at most maxSize nodes, sorted by size, then by
+// Mask.
+func (c *Counts) hintsUpTo(n, maxSize int) []Hint {
 	best, out := c.minNodes(n), []Hint{}
-	for size := 1; size <= most; size++ {
+	for size := 1; size <= maxSize; size++ {
 		for m := AllNodes(size); m <= AllNodes(n); m = Mask(nextSet(uint64(m))) {
 			if c.fits(m) {
 				out = append(out, Hint{Nodes: m, Preferred: size == best})
@@ -153,7 +155,7 @@ func (c *Counts) hintsUpTo(n, most int) []Hint {
 	return out
 }
 
-// preferredHints returns only the preferred hints of hintsOn.
+// preferredHints returns the preferred hints of c on a machine with n nodes, sorted by Mask.
 func (c *Counts) preferredHints(n int) (out []Hint) {
 	best := c.minNodes(n)
 	if best == 0 {

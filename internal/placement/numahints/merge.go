@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// merge returns the best set that is the intersection of one hint of each resource.
+// merge returns the best set of nodes that is the intersection of one hint of each resource.
 func (s *search) merge(resources []Resource) Hint {
 	// Try preferred hints first: they are few, and often the resources have a preferred set in common.
 	if h, ok := s.mergePreferred(s.splitHints(resources, (*Counts).preferredHints)); ok {
@@ -34,9 +34,9 @@ func (s *search) merge(resources []Resource) Hint {
 	return *best
 }
 
-// splitHints returns the hints of the resources that have a preference. On machines with few nodes all hints are
-// lists. On other machines, Counts are returned as they are. A resource that is not available gets a list
-// with one hint that is not preferred.
+// splitHints returns the hints of all resources that have a preference. lists has the hints that are listed one by one.
+// On a machine with few nodes, the function list converts all Counts to such hints. On any other machine, counts has
+// the Counts as they are. A resource that is not available gets a list with one hint, which is not preferred.
 func (s *search) splitHints(resources []Resource, list func(*Counts, int) []Hint) (lists [][]Hint, counts []*Counts) {
 	for _, r := range resources {
 		switch c := r.Counts; {
@@ -45,7 +45,7 @@ func (s *search) splitHints(resources []Resource, list func(*Counts, int) []Hint
 			lists = append(lists, []Hint{{Any: true}})
 		case c == nil:
 			lists = append(lists, r.Hints)
-		case s.nodeCount <= s.options.enumerate:
+		case s.nodeCount <= s.options.maxListedNodes:
 			lists = append(lists, list(c, s.nodeCount))
 		default:
 			counts = append(counts, c)
@@ -54,7 +54,7 @@ func (s *search) splitHints(resources []Resource, list func(*Counts, int) []Hint
 	return lists, counts
 }
 
-// mergePreferred returns the best set that every resource prefers.
+// mergePreferred returns the best set that every resource prefers. It returns false if there is no such set.
 func (s *search) mergePreferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
 	sets, any := s.preferredOfLists(lists)
 	if sets == nil && !any {
@@ -87,8 +87,8 @@ func (s *search) mergePreferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
 	return Hint{Nodes: best, Preferred: true}, best != 0
 }
 
-// preferredOfLists returns the sets that all lists prefer. any reports that each list has a preferred hint
-// for which the nodes do not matter. Such a hint is compatible with every set of the other lists.
+// preferredOfLists returns the sets that all lists prefer. any reports that each list has a preferred hint for which
+// the nodes do not matter. Such a hint is compatible with every set of the other lists, so these sets count, too.
 func (s *search) preferredOfLists(lists [][]Hint) (sets []Mask, any bool) {
 	any = true
 	for _, list := range lists {
@@ -120,7 +120,7 @@ func (s *search) preferredOfLists(lists [][]Hint) (sets []Mask, any bool) {
 	return sets, any
 }
 
-// keepListed returns the sets that are also in the sorted list.
+// keepListed returns those of the sets that are also in the list sorted.
 func keepListed(sets, sorted []Mask) []Mask {
 	return slices.DeleteFunc(slices.Clone(sets), func(m Mask) bool { _, in := slices.BinarySearch(sorted, m); return !in })
 }
@@ -128,8 +128,8 @@ func keepListed(sets, sorted []Mask) []Mask {
 // maxSets limits the number of intersections on machines with more than exhaustiveNodes nodes.
 const maxSets = 64
 
-// intersections returns all intersections of one hint of each list, without the empty set. If there are too
-// many, it returns those with the best sizes.
+// intersections returns all intersections of one hint of each list, without the empty set. If there are too many, it
+// returns those whose sizes are the best. target is the best size (see sizeRank).
 func (s *search) intersections(target int, lists [][]Hint) []Mask {
 	sets := []Mask{s.allNodes}
 	for _, list := range lists {
@@ -174,7 +174,7 @@ func (s *search) intersect(sets, masks []Mask) (out []Mask) {
 	return slices.Compact(out)
 }
 
-// intersectFew is intersect for machines with at most exhaustiveNodes nodes.
+// intersectFew does the same as intersect, but only for machines with at most exhaustiveNodes nodes.
 func (s *search) intersectFew(sets, masks []Mask) (out []Mask) {
 	var seen [1 << exhaustiveNodes]bool
 	for _, a := range sets {

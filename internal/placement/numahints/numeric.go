@@ -8,10 +8,11 @@ import (
 )
 
 // numeric is Katalyst's policy. The resources in Options.AlignedResources get the same set of nodes, and at least one
-// of them prefers it. The sets of all resources form a chain: each set contains the next. Of such choices, the one
-// with the most preferred hints outside of AlignedResources wins, then fewer nodes, then lower values. Katalyst's
-// result depends on the order of resources, because it compares only neighbours. This policy counts all preferred
-// hints, so the order does not matter.
+// of these resources prefers this set. The sets of all resources form a chain: each set contains the next. numeric
+// takes the chain in which the most resources outside of AlignedResources get a preferred hint. Of equal chains, it
+// takes the one with fewer nodes, then the one with the lower Masks. Katalyst compares only resources that are
+// neighbours in its list, so its result depends on their order. numeric counts all preferred hints, so the order does
+// not matter.
 func (s *search) numeric(resources []Resource) Result {
 	c := chains{search: s, choices: make([]Hint, len(resources))}
 	for i, r := range resources {
@@ -32,13 +33,13 @@ func (s *search) numeric(resources []Resource) Result {
 	return out
 }
 
-// smallSetSize is the size of the sets that are tried first. Most choices have no larger set.
+// smallSetSize is the largest size of the sets that numeric tries first. Most results have no larger set.
 const smallSetSize = 2
 
-// chooseSmall tries only sets of up to smallSetSize nodes. It returns false if larger sets may give a better
-// choice.
+// chooseSmall tries only sets of up to smallSetSize nodes. It returns false if it finds no choice, or if larger sets
+// may give a better choice.
 func (c *chains) chooseSmall(resources []Resource) bool {
-	if c.nodeCount > c.options.enumerate || slices.ContainsFunc(resources, func(r Resource) bool { return r.Counts != nil && r.Counts.minNodes(c.nodeCount) > smallSetSize }) {
+	if c.nodeCount > c.options.maxListedNodes || slices.ContainsFunc(resources, func(r Resource) bool { return r.Counts != nil && r.Counts.minNodes(c.nodeCount) > smallSetSize }) {
 		return false
 	}
 	left := c.workLeft
@@ -49,10 +50,10 @@ func (c *chains) chooseSmall(resources []Resource) bool {
 	return false
 }
 
-// listItems fills c.items. It expands counts only to sets of at most the given number of nodes. It returns
-// false if there are too many items.
-func (c *chains) listItems(resources []Resource, most int) bool {
-	c.possibleHints, c.items = c.possibleHintsOf(resources, most), nil
+// listItems fills c.items. It converts Counts only to hints of at most maxSize nodes. It returns false if there are too
+// many items.
+func (c *chains) listItems(resources []Resource, maxSize int) bool {
+	c.possibleHints, c.items = c.possibleHintsOf(resources, maxSize), nil
 	var aligned []int
 	free := false // the nodes do not matter to one of the aligned resources
 	for i, r := range resources {
@@ -76,10 +77,10 @@ func (c *chains) listItems(resources []Resource, most int) bool {
 // maxItems limits the number of items, so that a uint64 has a bit for each item.
 const maxItems = 63
 
-// item is what gets one set of nodes: one resource, or all aligned resources together.
+// item is one resource that gets a set of nodes of its own, or all aligned resources, which get one set together.
 type item struct {
 	resources []int  // the indices of the resources
-	sets      []Hint // sorted by size and value, without duplicates
+	sets      []Hint // the sets that are possible for the item, sorted by size and Mask, without duplicates
 	aligned   bool   // the item is all aligned resources together
 }
 
@@ -92,22 +93,22 @@ type chains struct {
 	choices       []Hint // the chosen hint of each resource
 }
 
-// possibleHintsOf lists the hints of each resource; nil if the nodes do not matter to it. It expands counts
-// only to sets of at most the given number of nodes.
-func (c *chains) possibleHintsOf(resources []Resource, most int) [][]Hint {
+// possibleHintsOf lists the hints of each resource; nil for a resource to which the nodes do not matter. It converts
+// Counts only to hints of at most maxSize nodes.
+func (c *chains) possibleHintsOf(resources []Resource, maxSize int) [][]Hint {
 	out := make([][]Hint, len(resources))
 	for i, r := range resources {
 		switch {
-		case r.Counts != nil && c.nodeCount <= c.options.enumerate:
-			out[i] = r.Counts.hintsUpTo(c.nodeCount, most) // already sorted
+		case r.Counts != nil && c.nodeCount <= c.options.maxListedNodes:
+			out[i] = r.Counts.hintsUpTo(c.nodeCount, maxSize) // already sorted
 		case r.Counts == nil && r.Hints != nil && !slices.Contains(r.Hints, Hint{Any: true, Preferred: true}):
 			out[i] = sortHints(r.Hints)
 		}
 	}
-	if c.nodeCount <= c.options.enumerate {
+	if c.nodeCount <= c.options.maxListedNodes {
 		return out
 	}
-	pool := []Mask{c.allNodes} // the sets that are tried for counts, because there are too many to list all
+	pool := []Mask{c.allNodes} // the sets to try for resources with Counts, because there are too many sets to try all
 	for i, r := range resources {
 		if r.Counts != nil {
 			pool = append(pool, c.smallSets(r.Counts)...)
@@ -124,12 +125,12 @@ func (c *chains) possibleHintsOf(resources []Resource, most int) [][]Hint {
 	return out
 }
 
-// maxSmall is the size of the largest sets that smallSets returns.
+// maxSmall is the largest size of the sets that smallSets returns.
 const maxSmall = 4
 
-// smallSets returns, for each size up to maxSmall, the best set with enough of the resource.
+// smallSets returns, for each size up to maxSmall, the best set of this size that has enough of the resource.
 func (c *chains) smallSets(counts *Counts) (out []Mask) {
-	c.incomplete = true // other sets exist that are not tried
+	c.incomplete = true // the search does not try other sets
 	one, largest := []*Counts{counts}, min(c.nodeCount, maxSmall)
 	most := computeMaxCounts(one, c.nodeCount, largest)
 	for size := 1; size <= largest; size++ {
@@ -152,8 +153,8 @@ func (c *chains) hintsAmong(counts *Counts, pool []Mask) []Hint {
 	return sortHints(out)
 }
 
-// sortHints sorts sets by size and value. A set that is listed twice is preferred if one of the
-// entries is.
+// sortHints returns the hints that have nodes, sorted by size and Mask, without duplicates. A set that is listed twice
+// is preferred if one of its hints is preferred.
 func sortHints(hints []Hint) []Hint {
 	out := slices.DeleteFunc(append([]Hint{}, hints...), func(h Hint) bool { return h.Any || h.Nodes == 0 })
 	slices.SortFunc(out, func(a, b Hint) int {
@@ -168,17 +169,16 @@ func sortHints(hints []Hint) []Hint {
 	return slices.CompactFunc(out, func(a, b Hint) bool { return a.Nodes == b.Nodes })
 }
 
-// bySize orders sets by their size, then by their value.
+// bySize orders sets by their size, then by their Mask.
 func bySize(a, b Mask) int { return cmp.Or(cmp.Compare(a.Len(), b.Len()), cmp.Compare(a, b)) }
 
-// findHint returns the index of a set in a list that is sorted by size and value.
+// findHint returns the index of the hint with these nodes in hints, which are sorted by size and Mask.
 func findHint(hints []Hint, nodes Mask) (at int, found bool) {
 	return slices.BinarySearchFunc(hints, nodes, func(h Hint, m Mask) int { return bySize(h.Nodes, m) })
 }
 
-// alignedSets returns the sets that are possible for all aligned resources and that at least one of them
-// prefers. If free is set, the nodes do not matter to a further aligned resource, so every common set counts
-// as preferred.
+// alignedSets returns the sets that are possible for all aligned resources and that at least one of these prefers. free
+// means that the nodes do not matter to another aligned resource. Every common set then counts as preferred.
 func alignedSets(options [][]Hint, aligned []int, free bool) []Hint {
 	both := options[aligned[0]]
 	for _, i := range aligned[1:] {
@@ -187,8 +187,8 @@ func alignedSets(options [][]Hint, aligned []int, free bool) []Hint {
 	return slices.DeleteFunc(slices.Clone(both), func(h Hint) bool { return !h.Preferred && !free })
 }
 
-// intersectHints returns the sets that two sorted lists have in common. A set is preferred if one of the
-// lists prefers it.
+// intersectHints returns the sets that are in both sorted lists. A set is preferred if it is preferred in one of the
+// lists.
 func intersectHints(a, b []Hint) []Hint {
 	out := make([]Hint, 0, min(len(a), len(b)))
 	for len(a) > 0 && len(b) > 0 {
@@ -205,7 +205,8 @@ func intersectHints(a, b []Hint) []Hint {
 	return out
 }
 
-// candidateSet is one set of nodes, with the items for which it is possible, as bit sets.
+// candidateSet is one set of nodes, and the items for which this set is possible. Items are bits: bit j stands for
+// chains.items[j].
 type candidateSet struct {
 	nodes    Mask
 	possible uint64 // the items that have a hint with these nodes
@@ -226,8 +227,8 @@ func (c *chains) sets() iter.Seq[candidateSet] {
 	}))
 }
 
-// setsBySize iterates over the possible sets of all items by size and value. It merges the items' sorted
-// lists.
+// setsBySize iterates over the possible sets of all items, sorted by size and Mask. To do so, it merges the items'
+// sorted lists.
 func (c *chains) setsBySize(yield func(candidateSet) bool) {
 	rest := make([][]Hint, len(c.items))
 	for j, it := range c.items {
@@ -238,8 +239,8 @@ func (c *chains) setsBySize(yield func(candidateSet) bool) {
 	}
 }
 
-// takeSet removes the first set from the remaining lists and returns it. At the end it returns a set without
-// nodes.
+// takeSet removes the first set, in the order of bySize, from the remaining lists and returns it. At the end it returns
+// a set without nodes.
 func (c *chains) takeSet(rest [][]Hint) (one candidateSet) {
 	for _, list := range rest {
 		if len(list) > 0 && (one.nodes == 0 || bySize(list[0].Nodes, one.nodes) < 0) {
@@ -259,23 +260,23 @@ func (c *chains) takeSet(rest [][]Hint) (one candidateSet) {
 	return one
 }
 
-// chainStep is a chain of sets. It consists of the chain of an earlier step and one more set.
+// chainStep is a chain of sets. It adds one set to the chain of an earlier step.
 type chainStep struct {
-	from      int    // the index of the step that it continues; -1 for the empty chain
-	set       int    // the index of its last set
+	from      int    // the index of the earlier step; -1 for the empty chain
+	set       int    // the index of the added set
 	placed    uint64 // the items for which a set of the chain is possible
 	preferred uint64 // the items that prefer a set of the chain
 }
 
-// covers reports whether s places all items that o places, and all preferring items of o prefer a set of s,
-// too.
+// covers reports whether s is at least as good as o: s places every item that o places, and each item that prefers a
+// set of o also prefers a set of s.
 func (s *chainStep) covers(o *chainStep) bool {
 	return o.placed&^s.placed|o.preferred&^s.preferred == 0
 }
 
-// choose places all items on the best chain of sets with at most the given number of nodes. It returns false
-// if there is no such chain, or if larger sets may give a better one.
-func (c *chains) choose(most int) bool {
+// choose places all items on the best chain of sets with at most maxSize nodes. It returns false if there is no such
+// chain, or if larger sets may give a better chain.
+func (c *chains) choose(maxSize int) bool {
 	all := uint64(1)<<len(c.items) - 1
 	steps := []chainStep{{from: -1, set: -1}}
 	best := -1
@@ -287,7 +288,7 @@ func (c *chains) choose(most int) bool {
 	// done reports that no later set can improve the choice.
 	done := func() bool { return best >= 0 && steps[best].preferred == wanted }
 	for one := range c.sets() {
-		if done() || one.nodes.Len() > most {
+		if done() || one.nodes.Len() > maxSize {
 			break
 		}
 		first := len(steps)
@@ -299,7 +300,7 @@ func (c *chains) choose(most int) bool {
 			}
 		}
 	}
-	if best < 0 || most < c.nodeCount && !done() {
+	if best < 0 || maxSize < c.nodeCount && !done() {
 		return false
 	}
 	c.assignChain(steps, sets, best)
@@ -316,8 +317,8 @@ func (c *chains) preferringItems() (items uint64) {
 	return items
 }
 
-// assignChain gives each item the first set of the best chain that the item prefers. An item that prefers none of
-// them gets the first set that is possible for it.
+// assignChain gives each item a set of the best chain: the first set that the item prefers. An item that prefers no set
+// of the chain gets the first set that is possible for the item.
 func (c *chains) assignChain(steps []chainStep, sets []candidateSet, best int) {
 	for k := best; steps[k].from >= 0; k = steps[k].from {
 		here, before := sets[steps[k].set], steps[steps[k].from]
@@ -337,8 +338,8 @@ func (c *chains) setHint(it item, nodes Mask) {
 	}
 }
 
-// extend adds steps whose last set is sets[at]. It skips a step that places no more than the step that it
-// continues, and a step that another new step covers.
+// extend adds steps whose added set is sets[at]. It adds no step that is not better than the step that it continues,
+// and no step that another new step covers.
 func (c *chains) extend(steps []chainStep, sets []candidateSet, at int) []chainStep {
 	here, first := sets[at], len(steps)
 	for i := 0; i < first && c.spendWork(1); i++ {

@@ -105,7 +105,7 @@ func resource(t *rapid.T, n, i int, most int) Resource {
 }
 
 func check(t *rapid.T, n int, resources []Resource, apart []int) {
-	o := Options{PreferClosest: rapid.Bool().Draw(t, "closest"), enumerate: rapid.SampledFrom([]int{1, 8}).Draw(t, "written out up to"), MaxWork: 10_000_000}
+	o := Options{PreferClosest: rapid.Bool().Draw(t, "closest"), maxListedNodes: rapid.SampledFrom([]int{1, 8}).Draw(t, "written out up to"), MaxWork: 10_000_000}
 	o.Distance = func(a, b int) int {
 		if a == b {
 			return 10
@@ -252,7 +252,7 @@ func TestSmallSetsFirst(t *testing.T) {
 				resources = append(resources, r)
 			}
 		}
-		o := Options{Policy: Numeric, AlignedResources: []string{"cpu", "memory"}, enumerate: exhaustiveNodes, PreferClosest: rapid.Bool().Draw(t, "closest")}
+		o := Options{Policy: Numeric, AlignedResources: []string{"cpu", "memory"}, maxListedNodes: exhaustiveNodes, PreferClosest: rapid.Bool().Draw(t, "closest")}
 		o.Distance = func(a, b int) int { return 10 + (a ^ b) }
 		choice := func() *chains {
 			return &chains{search: &search{nodeCount: n, allNodes: AllNodes(n), options: o, workLeft: 10_000_000}, choices: make([]Hint, len(resources))}

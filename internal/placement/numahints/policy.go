@@ -1,9 +1,9 @@
 package numahints
 
-// Policy says which sets of nodes a container may have.
+// Policy is the name of a topology manager policy. A policy decides which sets of NUMA nodes a container may have.
 type Policy string
 
-// The policies. Numeric is Katalyst's.
+// The policies of the kubelet, and Katalyst's policy Numeric.
 const (
 	None       Policy = "none"
 	BestEffort Policy = "best-effort"
@@ -22,20 +22,20 @@ type Options struct {
 	Distance func(a, b int) int
 	// AlignedResources has the names of the resources that get the same set of nodes under the policy numeric.
 	AlignedResources []string
-	// MaxWork limits the number of sets that a merge tries; 0 means DefaultWork. At the limit the result is the
-	// best set found so far. With up to 8 nodes, the limit affects only the policy numeric.
+	// MaxWork limits the number of sets that a merge tries; 0 means DefaultWork. At the limit the result is the best
+	// set found so far. On machines with up to 8 nodes, the limit affects only the policy numeric.
 	MaxWork int
 
-	// enumerate is the largest number of nodes for which Counts are expanded into lists of hints; 0 means 8.
-	// Tests set a lower number.
-	enumerate int
+	// maxListedNodes is the largest number of nodes of a machine for which a merge converts Counts to lists of hints; 0
+	// means 8. Tests set a lower number.
+	maxListedNodes int
 }
 
-// exhaustiveNodes is the largest number of nodes for which a merge tries all sets.
+// exhaustiveNodes is the largest number of nodes of a machine on which a merge tries all sets.
 const exhaustiveNodes = 8
 
-// DefaultWork limits a merge to about half a millisecond of CPU time in most cases, and several milliseconds
-// in the worst case (BenchmarkMerge64Nodes8Resources).
+// DefaultWork is the default of Options.MaxWork. A merge then takes about half a millisecond of CPU time in most cases,
+// and several milliseconds in the worst case (BenchmarkMerge64Nodes8Resources).
 const DefaultWork = 10_000
 
 // Result is the choice of a policy.
@@ -44,13 +44,13 @@ type Result struct {
 	// matter.
 	Nodes Mask
 	Any   bool
-	// Preferred means that each resource is on as few nodes as possible, and that all resources are on the
-	// same nodes.
+	// Preferred means that each resource is on as few nodes as possible. Except under the policy numeric, all resources
+	// are then on the same nodes.
 	Preferred bool
 	// Admitted means that the policy admits the container.
 	Admitted bool
-	// Exact is false if the search did not try all sets, so that a better set may exist. The reason is the limit
-	// of work, or a large number of nodes or hints.
+	// Exact is false if the search did not try all sets, so that a better set may exist. The reason is MaxWork, or a
+	// large number of nodes or hints.
 	Exact bool
 	// ResourceHints has the chosen hint of each resource, in the order of the resources. Only the policy numeric sets
 	// it.
@@ -66,8 +66,8 @@ func Merge(n int, resources []Resource, o Options) Result {
 	if o.MaxWork == 0 {
 		o.MaxWork = DefaultWork
 	}
-	if o.enumerate == 0 {
-		o.enumerate = exhaustiveNodes
+	if o.maxListedNodes == 0 {
+		o.maxListedNodes = exhaustiveNodes
 	}
 	s := &search{nodeCount: n, allNodes: AllNodes(n), options: o, workLeft: o.MaxWork}
 	var r Result
@@ -98,15 +98,15 @@ type search struct {
 	incomplete bool // the search did not try all sets
 }
 
-// spendWork subtracts n from the work that is left. It returns false if none is left.
+// spendWork subtracts n from workLeft. It returns false if no work is left, so that the search must end.
 func (s *search) spendWork(n int) bool {
 	s.workLeft -= n
 	return s.workLeft > 0
 }
 
-// isBetterSet reports whether set a is better than set b. A set with fewer nodes is better. With
-// PreferClosest, of sets with equally many nodes the set whose nodes are nearer to each other is better.
-// Otherwise the set with the lower value is better.
+// isBetterSet reports whether set a is better than set b. A set with fewer nodes is better. With PreferClosest, of two
+// sets with equally many nodes, the one whose nodes are nearer to each other is better. Otherwise the lower Mask is
+// better.
 func (s *search) isBetterSet(a, b Mask) bool {
 	if a.Len() != b.Len() {
 		return a.Len() < b.Len()
@@ -159,7 +159,8 @@ func sizeRank(target, size int) int {
 	return MaxNodes + size
 }
 
-// targetSize returns the number of nodes that the resource with the largest need requires at least.
+// targetSize returns the smallest number of nodes that is enough for each single resource. It is the largest of the
+// minimum numbers of nodes of the resources.
 func (s *search) targetSize(resources []Resource) (most int) {
 	for _, r := range resources {
 		if r.Counts != nil {

@@ -1,7 +1,7 @@
 package numahints
 
-// single is the policy single-numa-node. It uses only preferred hints with one node, and hints
-// for which the nodes do not matter.
+// single applies the policy single-numa-node. It uses only preferred hints with one node, and preferred hints for which
+// the nodes do not matter.
 func (s *search) single(resources []Resource) Result {
 	lists := make([][]Hint, 0, len(resources))
 	for _, r := range resources {

@@ -2,36 +2,36 @@ package numahints
 
 import "math/bits"
 
-// subset returns the best set that is the intersection of within and one hint of each of the counts. ok is
-// false if one of the counts has no hints. target is the best size.
-func (s *search) subset(target int, within Mask, counts []*Counts) (m Mask, ok bool) {
+// subset returns the best set that is the intersection of the mask outer and one hint of each of the counts. ok is
+// false if one of the counts has no hints. target is the best size (see sizeRank).
+func (s *search) subset(target int, outer Mask, counts []*Counts) (m Mask, ok bool) {
 	for _, c := range counts {
 		if !c.fits(s.allNodes) {
 			return 0, false
 		}
 	}
-	if len(counts) == 1 && within == s.allNodes {
+	if len(counts) == 1 && outer == s.allNodes {
 		if m, ok := s.cover(target, counts); ok {
 			return m, true
 		}
-		return within, true
+		return outer, true
 	}
 	for size := target; size >= 1; size-- {
-		if m := s.subsetOf(size, within, counts); m != 0 {
+		if m := s.subsetOf(size, outer, counts); m != 0 {
 			return m, true
 		}
 	}
-	for size := target + 1; size < within.Len(); size++ {
-		if m := s.subsetOf(size, within, counts); m != 0 {
+	for size := target + 1; size < outer.Len(); size++ {
+		if m := s.subsetOf(size, outer, counts); m != 0 {
 			return m, true
 		}
 	}
-	return within, true // the hint with all nodes is possible for each of the counts
+	return outer, true // the hint with all nodes is possible for each of the counts
 }
 
-// subsetOf returns the best result of subset that has the given size; 0 if there is none.
-func (s *search) subsetOf(size int, within Mask, counts []*Counts) (best Mask) {
-	nodes := within.Indices()
+// subsetOf returns the best of those sets of subset that have the given size; 0 if there is none.
+func (s *search) subsetOf(size int, outer Mask, counts []*Counts) (best Mask) {
+	nodes := outer.Indices()
 	if size > len(nodes) || size < 1 {
 		return 0
 	}
@@ -41,7 +41,7 @@ func (s *search) subsetOf(size int, within Mask, counts []*Counts) (best Mask) {
 			return best
 		}
 		m := expandBits(set, nodes)
-		if (best == 0 || s.isBetterSet(m, best)) && s.reachable(m, within, counts) {
+		if (best == 0 || s.isBetterSet(m, best)) && s.reachable(m, outer, counts) {
 			if best = m; !s.options.PreferClosest {
 				return best // the first has the lowest value
 			}
@@ -72,13 +72,13 @@ func expandBits(set uint64, nodes []int) (m Mask) {
 	return m
 }
 
-// maxAssign limits the number of steps in one call of reachable.
+// maxAssign is the largest number of steps in one call of reachable.
 const maxAssign = 4096
 
-// reachable reports whether m is the intersection of within and one hint of each of the counts. A hint may
-// have more nodes than m, if each of these nodes is missing in another hint or in within.
-func (s *search) reachable(m, within Mask, counts []*Counts) bool {
-	outside, rest := s.allNodes&^within, within&^m
+// reachable reports whether m is the intersection of the mask outer and one hint of each of the counts. A hint may have
+// nodes outside of m, if each of these nodes is missing in another hint or in outer.
+func (s *search) reachable(m, outer Mask, counts []*Counts) bool {
+	outside, rest := s.allNodes&^outer, outer&^m
 	slack := make([]uint64, len(counts))
 	for i, c := range counts {
 		has := sumOn(c.Free, m|outside)
@@ -94,8 +94,8 @@ func (s *search) reachable(m, within Mask, counts []*Counts) bool {
 	return s.assign(rest, counts, slack, &steps)
 }
 
-// assign chooses, for each of the remaining nodes, one of the counts whose hint leaves the node out. It
-// reports whether that is possible. slack is how much each of the counts can do without.
+// assign chooses, for each of the nodes in rest, one of the counts whose hint leaves the node out. It reports whether
+// this is possible. slack has, for each of the counts, the amount on the nodes in rest that its hint does not need.
 func (s *search) assign(rest Mask, counts []*Counts, slack []uint64, steps *int) bool {
 	for rest != 0 {
 		i := bits.TrailingZeros64(uint64(rest))

@@ -17,7 +17,7 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Request, m
 		return topology.Set{}, nil, err
 	}
 	q := choose.BindRequest{
-		N: w.N, From: w.From, AllowedNodes: p.nodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, WholeNodes: numa.Exclusive, FewestPackages: numa.BySocket, PreferEmptiest: w.PreferEmptiest,
+		N: w.N, From: w.From, AllowedNodes: p.allowedNodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, WholeNodes: numa.Exclusive, FewestPackages: numa.BySocket, PreferEmptiest: w.PreferEmptiest,
 		Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve, Memory: memory.Bytes, FreeMemory: memory.FreeByNode,
 	}
 	q.Near, q.NearName = p.devices(v, s).near()
@@ -40,8 +40,8 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Request, m
 	}
 	chosen, err := p.Tree.Choose(w)
 	if err == nil && q.Count > 1 && !numa.Even && w.N >= q.Count && v.Machine.CountGroups(topology.NodeLevel, chosen.CPUs) < len(ids) {
-		// The pod requested a number of nodes or the ids of nodes, and its memory is on the nodes of its
-		// CPUs. So it should get CPUs of all these nodes.
+		// The pod requested several nodes, and the chosen CPUs are on fewer nodes. The memory of the pod is only
+		// on the nodes of its CPUs, so choose CPUs of all requested nodes.
 		w.Spread = []topology.Level{topology.NodeLevel}
 		if over, err := p.Tree.Choose(w); err == nil {
 			chosen = over
@@ -50,8 +50,9 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Request, m
 	return chosen.CPUs, append(why, chosen.Why...), err
 }
 
-// bindWithReserve chooses NUMA nodes. If possible, it leaves the CPUs free that pools bound to a node need
-// there. It does not spread an owner over more nodes for that, because pools change and owners stay.
+// bindWithReserve chooses NUMA nodes. q.Reserve has the free CPUs that pools need on the nodes to which these pools are
+// bound. If possible, bindWithReserve leaves as many CPUs free as the pools need. But it does not choose more nodes
+// than without q.Reserve: the CPUs of pools can change later, whereas a container keeps the CPUs that it owns.
 func (p *Policy) bindWithReserve(q choose.BindRequest) (ids []int, why []choose.Reason, err error) {
 	ids, why, err = p.Tree.Bind(q)
 	if len(q.Reserve) == 0 || err == nil && len(ids) == 1 {
@@ -75,14 +76,14 @@ func checkNodesExist(m *topology.Machine, ids []int) error {
 	if len(none) == 0 {
 		return nil
 	}
-	return fmt.Errorf("NUMA nodes %s are requested, and %s does not exist: this machine has %s",
-		topology.FormatList(ids), topology.FormatList(none), topology.FormatList(all))
+	return fmt.Errorf("the requested NUMA nodes are %s, the machine has %s and lacks %s",
+		topology.FormatList(ids), topology.FormatList(all), topology.FormatList(none))
 }
 
-// nodes returns the ids of the NUMA nodes to which a pod may be bound.
-func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
+// allowedNodes returns the ids of the NUMA nodes to which a pod may be bound.
+func (p *Policy) allowedNodes(v placement.View, s placement.Subject) []int {
 	numa, chosen := s.Intent.NUMA.V, s.Intent.Nodes
-	out := []int{} // an empty list; nil would mean all nodes
+	out := []int{} // not nil, because nil means that all nodes are allowed
 	for _, n := range v.Machine.Nodes {
 		switch {
 		case len(numa.IDs) > 0 && !slices.Contains(numa.IDs, n.ID):
@@ -95,8 +96,9 @@ func (p *Policy) nodes(v placement.View, s placement.Subject) []int {
 	return out
 }
 
-// isUnused reports whether no CPU of a NUMA node has an owner and no pool other than small ones is bound to the
-// node. Then one pod can have the node exclusively.
+// isUnused reports whether one pod can have a NUMA node exclusively: no container owns a CPU of the node, and no pool
+// is bound to the node. Small pools do not count, because they use the CPUs of the default pool. A pool is small if its
+// containers together request less than one CPU.
 func isUnused(v placement.View, n topology.Node) bool {
 	if n.CPUs.Empty() || !v.FreeCPUs.Contains(n.CPUs.Minus(v.Pools.Reserved)) {
 		return false

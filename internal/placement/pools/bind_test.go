@@ -52,7 +52,7 @@ func TestBound(t *testing.T) {
 		},
 		{
 			name: "apart from others", machine: "2s x 4c x 2t", owned: "4,8-11,12", n: 2, cpus: "5,13",
-			in: intent.Pod{Cores: intent.Sourced[intent.CoreUse]{Key: "x", V: intent.CoreUse{AvoidOwnedCores: true}}}, why: "the most preferred CPUs",
+			in: intent.Pod{Cores: intent.Sourced[intent.CoreUse]{Key: "x", V: intent.CoreUse{AvoidOwnedCores: true}}}, why: "the most important preferences met",
 		},
 		{
 			name: "what a pool needs that is bound to a node", machine: "2s x 4c x 2t", owned: "7,15",
@@ -68,7 +68,7 @@ func TestBound(t *testing.T) {
 		},
 		{
 			name: "whole cores, preferred", machine: "2s x 4c x 2t", owned: "0-2,7,15", n: 4, cpus: "4-5,12-13",
-			in: intent.Pod{Cores: intent.Sourced[intent.CoreUse]{Key: "x", V: intent.CoreUse{PreferWholeCores: true}}}, why: "the most preferred CPUs",
+			in: intent.Pod{Cores: intent.Sourced[intent.CoreUse]{Key: "x", V: intent.CoreUse{PreferWholeCores: true}}}, why: "the most important preferences met",
 		},
 		{
 			name: "evenly over two nodes, both with memory", machine: "4n x 4c x 2t", n: 4,

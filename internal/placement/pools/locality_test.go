@@ -74,7 +74,7 @@ func TestLocalityFirst(t *testing.T) {
 		},
 		{
 			name: "as many as possible near its device", machine: "2s x 2n x 8c x 2t", owned: "16-19,48-51", n: 20, device: "2",
-			cpus: "20-27,52-59,28-29,60-61", why: "near its devices (x/gpu): as many as possible of 8 CPUs, from 56 CPUs",
+			cpus: "20-27,52-59,28-29,60-61", why: "near its devices (x/gpu): as many as possible of 8 preferred CPUs, and the rest from 48 other CPUs",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,15 +10,15 @@ import (
 	"github.com/trimtab/trimtab/internal/placement/choose"
 )
 
-// Share assigns containers to the pools of their classes. A pod that is bound to NUMA nodes gets the pool of
-// one of these nodes, or of all nodes that a scheduler chose.
+// Share assigns a container to the pool of its class. If the pod requests NUMA nodes, the container gets a pool that is
+// bound to one node, which Share chooses. If a scheduler chose the nodes, the pool is bound to all these nodes.
 func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignment {
 	in := s.Intent
 	class := in.Class.V
 	var trouble []lifecycle.Problem
 	var why []choose.Reason
 	binds := class == intent.Shared && len(placement.SharedNodes(v, in)) == 0 || class == intent.Reclaimed && len(in.Nodes.V) < 2
-	if s.PodPoolNode.Set { // all containers of a pod are on one node
+	if s.PodPoolNode.Set { // another container of the pod is bound to a node, so bind this container, too
 		binds = binds || class == intent.Shared
 	}
 	if s.FirstPoolChoice && !s.PoolNode.Set && binds && in.NUMA.IsSet() && p.Sizing != nil {
@@ -40,7 +40,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle.Opt[int], why []choose.Reason, err error) {
 	if !s.CurrentCPUs.Empty() {
 		for _, n := range v.Machine.Nodes {
-			if n.CPUs.Contains(s.CurrentCPUs) && slices.Contains(p.nodes(v, s), n.ID) {
+			if n.CPUs.Contains(s.CurrentCPUs) && slices.Contains(p.allowedNodes(v, s), n.ID) {
 				node = lifecycle.Some(n.ID)
 			}
 		}
@@ -49,13 +49,13 @@ func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle
 	if s.PodPoolNode.Set {
 		return s.PodPoolNode, nil, nil
 	}
-	milli := intent.SharesMilli(s.Requested.CPU.Shares.V)
+	milli := intent.MilliFromShares(s.Requested.CPU.Shares.V)
 	if s.PodRequested != nil {
-		milli = max(milli, intent.SharesMilli(s.PodRequested.CPU.Shares.V))
+		milli = max(milli, intent.MilliFromShares(s.PodRequested.CPU.Shares.V))
 	}
 	w := choose.NodeRequest{Memory: s.Memory.Bytes, FreeMemory: s.Memory.FreeByNode}
 	w.Near, w.NearName = p.devices(v, s).near()
-	for _, id := range p.nodes(v, s) {
+	for _, id := range p.allowedNodes(v, s) {
 		if len(s.AllowedNodes) > 0 && !slices.Contains(s.AllowedNodes, id) {
 			continue
 		}
@@ -70,8 +70,9 @@ func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle
 	return lifecycle.Some(id), []choose.Reason{reason}, nil
 }
 
-// roomOnNode returns how many milli-CPUs of a NUMA node are left besides the requests of its pools. open is
-// false if the pod's pool may not use the node.
+// roomOnNode returns left, the milli-CPUs of a NUMA node that remain for further requests: the CPUs of the node that
+// shared pools can use, minus the requests in pools that are bound to the node. The result open is false if the pod's
+// pool may not use the node.
 func roomOnNode(v placement.View, in *intent.Pod, id int) (left int64, open bool) {
 	node, _ := v.Machine.Node(id)
 	left = int64(node.CPUs.And(v.Pools.Shared).Minus(v.Layout.Demand.OwnedCPUs).Len()) * milliOfCPU

@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// preferences returns the preferences for n CPUs, the most important first. A preference is
-// skipped if it would leave too few CPUs.
+// preferences returns the preferences for n CPUs, the most important first. The allocator skips a preference that
+// leaves fewer than n CPUs.
 func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []choose.Preference {
 	var out []choose.Preference
 	prefer := func(name string, cpus topology.Set, avoid bool) {
@@ -37,10 +37,10 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 	partly(devices, cpus)
 	others := v.Layout.Demand.OwnedCPUs.Minus(s.OwnedByPod)
 	if in.Cores.V.AvoidOwnedNodes {
-		prefer("NUMA nodes where others own CPUs", v.Machine.ExpandToGroups(topology.NodeLevel, others), true)
+		prefer("NUMA nodes where other pods own CPUs", v.Machine.ExpandToGroups(topology.NodeLevel, others), true)
 	}
 	if in.Cores.V.AvoidOwnedCores {
-		prefer("cores where others own CPUs", v.Machine.ExpandToGroups(topology.CoreLevel, others), true)
+		prefer("cores where other pods own CPUs", v.Machine.ExpandToGroups(topology.CoreLevel, others), true)
 	}
 	prefer("isolated CPUs", v.Machine.IsolatedCPUs(), p.avoidsIsolated(in, n))
 	if kind := p.coreKind(in); kind != topology.PlainCore {
@@ -49,8 +49,8 @@ func (p *Policy) preferences(v placement.View, s placement.Subject, n int) []cho
 	return out
 }
 
-// sharedOnly returns the CPUs that only shared pools use, and no reclaimed containers. An owner takes these
-// CPUs last, because then the pool must get other CPUs.
+// sharedOnly returns the CPUs of shared pools that no reclaimed container uses. The allocator gives these CPUs to an
+// owner only after all others, because a shared pool that loses a CPU must get another one.
 func (p *Policy) sharedOnly(l *placement.Layout) (cpus topology.Set) {
 	if p.Sizing == nil || p.Sizing.Expand { // shared pools use all CPUs without an owner
 		return cpus
@@ -61,8 +61,8 @@ func (p *Policy) sharedOnly(l *placement.Layout) (cpus topology.Set) {
 	return cpus.Minus(l.Reclaimed)
 }
 
-// nodeNeeds returns, for each NUMA node, the CPUs that pools bound to the node need there. Such pools cannot
-// use other nodes.
+// nodeNeeds returns, for each NUMA node, how many CPUs of the node must remain for the pools that are bound to it. Such
+// a pool cannot use the CPUs of other nodes.
 func (p *Policy) nodeNeeds(v placement.View) (out []choose.NodeReserve) {
 	if p.Sizing == nil {
 		return nil
@@ -107,16 +107,18 @@ func (p *Policy) coreKind(in *intent.Pod) topology.CoreKind {
 	return p.CoreKind
 }
 
-// deviceList has devices whose nearest CPUs are known: these CPUs, and the names of the devices.
+// deviceList has the names of devices, and the CPUs near these devices. It has only devices for which such CPUs are
+// known.
 type deviceList struct {
 	machine *topology.Machine
 	cpus    topology.Set
 	names   []string
 }
 
-// devices returns the devices of a subject whose nearest CPUs are known: its granted devices, and the
-// functions of network cards that a scheduler allocated. The result affects only the choice of CPUs, and not
-// whether a container gets the devices.
+// devices returns the list of the devices near which the container or pod s should get CPUs. It has the devices in
+// s.Devices, and the PCI functions of RDMA network cards that a scheduler allocated to the pod. It lacks devices for
+// which no nearest CPUs are known. The list affects only the choice of CPUs, and not whether a container gets the
+// devices.
 func (p *Policy) devices(v placement.View, s placement.Subject) *deviceList {
 	l := &deviceList{machine: v.Machine}
 	if !p.NearDevices || len(v.Machine.Nodes) < 2 {
@@ -143,6 +145,7 @@ func (l *deviceList) addFunction(address string) {
 	}
 }
 
+// add adds a device, if CPUs near the device are known.
 func (l *deviceList) add(name string, near topology.Set) {
 	if near.Empty() {
 		return

@@ -11,19 +11,20 @@ import (
 
 // Sizing makes shared pools as large as the requests of their containers.
 //
-// Pools take CPUs in a fixed order: whole cores, from each NUMA node in turn. Pools that are bound to one
-// node take CPUs first, then pools that are bound to several nodes. Then the default pool takes CPUs from the
-// front of the order, and named pools take CPUs from the back, by name. The remaining CPUs are the reclaimed
-// pool. So a growing pool keeps its CPUs, and CPUs in the middle can become owned without moving a pool.
-// Pools that request less than one CPU use the CPUs of the default pool (isSmallPool).
+// All pools take CPUs from one list with a fixed order: whole cores, from each NUMA node in turn. Pools that are bound
+// to one node take CPUs first, then pools that are bound to several nodes. Then the default pool takes CPUs from the
+// front of the list, and named pools, sorted by name, take CPUs from the back. The CPUs in the middle of the list
+// remain for the reclaimed pool. A pool that grows keeps its CPUs, because it takes more CPUs from the middle. If a
+// container gets CPUs from the middle as its own, the shared pools also keep their CPUs. A small pool, whose containers
+// together request less than one CPU, uses the CPUs of the default pool.
 type Sizing struct {
 	cpuOrder   []int                // the CPUs in the order in which pools take them
 	cpusByNode map[int]topology.Set // by the id of the NUMA node
-	// Expand means that shared pools together use all CPUs without an owner. The reclaimed pool then overlaps
-	// with them.
+	// Expand means that shared pools together use all CPUs without an owner. The reclaimed pool then overlaps with the
+	// shared pools.
 	Expand bool
-	// ShareUnused means that all shared pools also use the CPUs that none of them needs, together with the
-	// reclaimed pool. It has no effect with Expand.
+	// ShareUnused means that all shared pools also use the CPUs that no shared pool needs. These CPUs belong to the
+	// reclaimed pool, too. ShareUnused has no effect if Expand is set.
 	ShareUnused bool
 	// MinReclaimed is the smallest number of CPUs of the reclaimed pool. If fewer CPUs remain, the reclaimed
 	// pool overlaps with the default pool.
@@ -86,8 +87,8 @@ func (s *Sizing) nodeCPUs(w placement.PoolID) (cpus topology.Set) {
 	return cpus
 }
 
-// openNodeCPUs returns the CPUs of the NUMA nodes to which a pool is bound. It leaves out nodes that other
-// pools have exclusively, unless that would leave out all nodes.
+// openNodeCPUs returns the CPUs of the NUMA nodes to which pool w is bound. It leaves out each node that a pool has
+// exclusively. If pools have all nodes of w exclusively, openNodeCPUs returns the CPUs of all nodes of w.
 func (s *Sizing) openNodeCPUs(l *placement.Layout, w placement.PoolID) (cpus topology.Set) {
 	for _, id := range w.NodeIDs() {
 		if !isExclusiveNode(l, id) {
@@ -139,7 +140,7 @@ func (s *Sizing) sizePools(l *placement.Layout) {
 	}
 	for _, w := range wide {
 		s.divide(l, rest.And(s.nodeCPUs(w)), []placement.PoolID{w}, s.Expand)
-		if l.Shared[w].Empty() { // other pools have all CPUs of its nodes
+		if l.Shared[w].Empty() { // other pools have all CPUs of the nodes of w
 			l.Shared[w] = free.And(s.openNodeCPUs(l, w))
 		}
 		rest = rest.Minus(l.Shared[w])
@@ -158,13 +159,13 @@ func (s *Sizing) sizePools(l *placement.Layout) {
 	s.assignSmallPools(l, smallPools)
 }
 
-// shareUnused adds the CPUs that no shared pool needs to all shared pools; to a bound pool only those on its
-// nodes. A default pool without containers needs no CPUs, unless smallPools is set: small pools use its
-// CPUs, too.
-func (s *Sizing) shareUnused(l *placement.Layout, smallPools bool) {
+// shareUnused adds the CPUs that no shared pool needs to every shared pool. A pool that is bound to NUMA nodes gets
+// only those of the CPUs that are on its nodes. If a pool has no containers, it needs no CPUs. But if hasSmallPools is
+// set, the default pool needs its CPUs even without containers, because small pools use them.
+func (s *Sizing) shareUnused(l *placement.Layout, hasSmallPools bool) {
 	spare := l.Pools.Shared.Minus(l.Demand.OwnedCPUs).And(s.usableCPUs())
 	for w, cpus := range l.Shared {
-		if _, used := l.Demand.Needs.OfPool(w); used || smallPools {
+		if _, used := l.Demand.Needs.OfPool(w); used || hasSmallPools {
 			spare = spare.Minus(cpus)
 		}
 	}
@@ -177,19 +178,20 @@ func (s *Sizing) shareUnused(l *placement.Layout, smallPools bool) {
 	}
 }
 
-// isSmallPool reports whether a pool uses the CPUs of the default pool, because its containers request less
-// than one CPU. milli are their requests in milli-CPUs. The requests count in the default pool, as if the
-// pool had no name and no binding. So a name or a binding alone never gives a pool CPUs that its containers
-// do not request. A pool with an exclusive node is never a small pool; it needs its own authorization.
+// isSmallPool reports whether a pool is small: its containers together request less than one CPU. The parameter milli
+// is the sum of these requests in milli-CPUs. A small pool uses the CPUs of the default pool, and the default pool is
+// sized as if its own containers made these requests. A pool therefore gets no CPUs of its own only because it has a
+// name or is bound to nodes. A pool with an exclusive node is never a small pool: it has all CPUs of its node.
 func isSmallPool(w placement.PoolID, milli int64) bool {
 	return w != placement.PoolID{} && !w.ExclusiveNode && milli < milliOfCPU
 }
 
+// milliOfCPU is the number of milli-CPUs in one CPU.
 const milliOfCPU = 1000
 
-// assignSmallPools gives small pools the CPUs of the default pool. A small pool that is bound to nodes gets
-// the default pool's CPUs on its nodes. If there are none, it gets the unused CPUs of the nodes, or else the
-// CPUs of other pools that are bound to the nodes, or else the CPUs of any pools there.
+// assignSmallPools gives small pools the CPUs of the default pool. If a small pool is bound to NUMA nodes, it gets only
+// CPUs of these nodes. They come from the first of these pools that has CPUs of the nodes: the default pool, the
+// reclaimed pool, the other pools that are bound to nodes, or all shared pools without an exclusive node.
 func (s *Sizing) assignSmallPools(l *placement.Layout, smallPools []placement.PoolID) {
 	var bound, others topology.Set
 	for o, cpus := range l.Shared {
@@ -219,8 +221,8 @@ func (s *Sizing) assignSmallPools(l *placement.Layout, smallPools []placement.Po
 	}
 }
 
-// poolNeed returns what a pool's containers request, in milli-CPUs. The need of the default pool includes the
-// small pools.
+// poolNeed returns the sum of the requests of a pool's containers, in milli-CPUs. The sum of the default pool
+// includes the requests in small pools.
 func poolNeed(l *placement.Layout, w placement.PoolID) int64 {
 	of, _ := l.Demand.Needs.OfPool(w)
 	sum := of.MilliCPUs
@@ -255,13 +257,13 @@ func (s *Sizing) buildReclaimed(l *placement.Layout) {
 	}
 }
 
-// lastCPUs returns up to n CPUs of from: those that the default pool took last, or else the last ones in the
-// order in which pools take CPUs.
-func (s *Sizing) lastCPUs(l *placement.Layout, from topology.Set, n int) topology.Set {
-	if both := from.And(l.Shared[placement.PoolID{}]); !both.Empty() {
-		from = both
+// lastCPUs returns up to n of the given CPUs. If the default pool has some of them, lastCPUs returns the CPUs that the
+// default pool took last. Otherwise it returns the CPUs at the end of the order in which pools take CPUs.
+func (s *Sizing) lastCPUs(l *placement.Layout, cpus topology.Set, n int) topology.Set {
+	if both := cpus.And(l.Shared[placement.PoolID{}]); !both.Empty() {
+		cpus = both
 	}
-	return s.firstCPUs(from, -n)
+	return s.firstCPUs(cpus, -n)
 }
 
 // isExclusiveNode reports whether a pool has a NUMA node exclusively.
@@ -274,16 +276,17 @@ func isExclusiveNode(l *placement.Layout, node int) bool {
 	return false
 }
 
-// divide divides the CPUs in from among pools by their needs.
-func (s *Sizing) divide(l *placement.Layout, from topology.Set, pools []placement.PoolID, expand bool) {
+// divide divides CPUs among pools by the needs of the pools. If there are fewer CPUs than pools, each pool gets all
+// CPUs.
+func (s *Sizing) divide(l *placement.Layout, cpus topology.Set, pools []placement.PoolID, expand bool) {
 	needs := make([]int, len(pools))
 	for i, w := range pools {
 		needs[i] = max(1, int(min((poolNeed(l, w)+milliOfCPU-1)/milliOfCPU, topology.MaxCPUs)))
 	}
-	sizes, fits := Sizes(needs, from.Len(), expand)
+	sizes, fits := Sizes(needs, cpus.Len(), expand)
 	if !fits {
 		for _, w := range pools {
-			l.Shared[w] = from
+			l.Shared[w] = cpus
 		}
 		return
 	}
@@ -292,15 +295,15 @@ func (s *Sizing) divide(l *placement.Layout, from topology.Set, pools []placemen
 		if w.Name == "" {
 			n = sizes[i]
 		}
-		l.Shared[w] = s.firstCPUs(from, n)
-		from = from.Minus(l.Shared[w])
+		l.Shared[w] = s.firstCPUs(cpus, n)
+		cpus = cpus.Minus(l.Shared[w])
 	}
 }
 
-// Sizes divides a number of CPUs among pools by their needs, which are all above 0. If the needs fit, each
-// pool gets what it needs, or, with expand, a proportional part of all CPUs. If they do not fit, each pool
-// gets a proportional part, and at least one CPU. ok is false if there are fewer CPUs than pools (Katalyst
-// 0.5, cpu region regulatePoolSizes).
+// Sizes divides a number of CPUs among pools by their needs, which are all above 0. If enough CPUs are available,
+// each pool gets the CPUs that it needs. Otherwise, or with expand, each pool gets a share of all CPUs that is
+// proportional to its need, and at least one CPU. ok is false if there are fewer CPUs than pools. The algorithm is
+// that of Katalyst 0.5 (cpu region regulatePoolSizes).
 func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
 	sum := 0
 	for _, n := range needs {
@@ -329,8 +332,8 @@ func Sizes(needs []int, available int, expand bool) (sizes []int, ok bool) {
 	return sizes, true
 }
 
-// isLargerForNeed reports whether a pool has more CPUs in relation to its need than another pool. If the
-// relations are equal, it reports whether the pool is larger.
+// isLargerForNeed reports whether a pool has more CPUs per needed CPU than another pool. If both have equally many, it
+// reports whether the pool has more CPUs.
 func isLargerForNeed(size, need, otherSize, otherNeed int) bool {
 	return cmp.Or(cmp.Compare(size*otherNeed, otherSize*need), cmp.Compare(size, otherSize)) > 0
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// wantsReserved reports whether a container uses the reserved CPUs, and the key that decides: an annotation
-// of its pod, or else reservedPoolNamespaces.
+// wantsReserved reports whether a container should use the reserved CPUs. It also returns the key that decides this:
+// an annotation of the container's pod, or else reservedPoolNamespaces.
 func (p *Policy) wantsReserved(s placement.Subject) (is bool, key string) {
 	if asked := s.Intent.PreferReserved.V.Of(s.Name); asked.IsSet() {
 		return asked.V, asked.Key
@@ -18,8 +18,8 @@ func (p *Policy) wantsReserved(s placement.Subject) (is bool, key string) {
 	return is, ConfigKey + ".reservedPoolNamespaces"
 }
 
-// wantsShared reports whether a container shares CPUs although it requests whole CPUs, and the key that
-// decides.
+// wantsShared reports whether a container should share CPUs although it requests whole CPUs. It also returns the key
+// that decides this: an annotation of the container's pod, or else the section of the policy.
 func (p *Policy) wantsShared(s placement.Subject) (yes bool, key string) {
 	if asked := s.Intent.PreferShared.V.Of(s.Name); asked.IsSet() {
 		return asked.V, asked.Key
@@ -27,8 +27,9 @@ func (p *Policy) wantsShared(s placement.Subject) (yes bool, key string) {
 	return p.options.PreferSharedCPUs, ConfigKey
 }
 
-// requiresIsolated returns the annotation that requires isolated CPUs for an owner; "" for none. A preference
-// about isolated CPUs for one container has priority over a requirement for the whole pod, as in nri-plugins.
+// requiresIsolated returns the key of the annotation that requires isolated CPUs for a container that owns CPUs; ""
+// for none. Like in nri-plugins, a preference about isolated CPUs for one container has priority over a requirement
+// for the whole pod.
 func requiresIsolated(s placement.Subject) string {
 	all := s.Intent.RequireIsolated.V
 	_, requires := all.ByContainer[s.Name]
@@ -41,7 +42,7 @@ func requiresIsolated(s placement.Subject) string {
 	return ""
 }
 
-// preservesCPU returns the annotation that keeps a container on the CPUs of the runtime's request; "" for
+// preservesCPU returns the key of the annotation that makes a container use the CPUs of the runtime's request; "" for
 // none.
 func preservesCPU(s placement.Subject) string {
 	if asked := s.Intent.PreserveCPU.V.Of(s.Name); asked.V {
@@ -50,7 +51,7 @@ func preservesCPU(s placement.Subject) string {
 	return ""
 }
 
-// preservesMemory reports whether an annotation keeps a container on the memory nodes of the runtime's request.
+// preservesMemory reports whether an annotation makes a container use the memory nodes of the runtime's request.
 func preservesMemory(s placement.Subject) bool { return s.Intent.PreserveMemory.V.Of(s.Name).V }
 
 // SchedulingOf returns the scheduling class of a container: the class that its pod names, or else the class
@@ -76,7 +77,7 @@ func (p *Policy) schedulingClass(s placement.Subject) (name, key string) {
 	return "", ""
 }
 
-// threadsOf returns which threads of its CPUs a container requests.
+// threadsOf returns on how many threads of each core a container wants to run: one, or the default.
 func threadsOf(s placement.Subject) placement.Threads {
 	if s.Intent.HideThreads.V.Of(s.Name).V {
 		return placement.OneThread
@@ -84,15 +85,15 @@ func threadsOf(s placement.Subject) placement.Threads {
 	return placement.DefaultThreads
 }
 
-// memoryOf returns what a container requests for its memory: kinds of memory, the memory nodes of the runtime's
-// request, or a cold start.
+// memoryOf returns the memory that the annotations request for a container: kinds of memory, the memory nodes of the
+// runtime's request, or a cold start.
 func memoryOf(s placement.Subject) placement.MemoryChoice {
 	asked, cold := s.Intent.MemoryKinds.V.Of(s.Name), s.Intent.ColdStart.V.Of(s.Name)
 	return placement.MemoryChoice{Kinds: asked.V, From: asked.Key, KeepRequested: preservesMemory(s), ColdStartSeconds: cold.V, ColdStartKey: cold.Key}
 }
 
-// affinityOf returns how much each part of the node attracts a container. If the pod has affinity annotations for
-// the container, colocatePods and colocateNamespaces have no effect on it, as in nri-plugins.
+// affinityOf returns how much each part of the node attracts a container. Like in nri-plugins, colocatePods and
+// colocateNamespaces have no effect on a container for which the pod has affinity annotations.
 func (p *Policy) affinityOf(v placement.View, s placement.Subject) affinity {
 	a := affinity{tree: p.tree}
 	if len(s.Intent.AffinitiesOf(s.Name)) > 0 {

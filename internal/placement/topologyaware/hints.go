@@ -11,18 +11,18 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// hints are the topology hints that follow from a container's devices: the CPUs near them.
+// hints are the topology hints of a container's devices: the CPUs near each device.
 type hints struct {
 	tree     tree
 	nearCPUs []topology.Set // the CPUs near each device; devices with the same path have one entry together
-	names    []string
+	names    []string       // the names of the devices in nearCPUs
 }
 
-// levelPenalty is the factor for the score of a part, once for each level by which the part is larger than
-// needed (nri-plugins 0.14, topology-aware, OverfitPenalty).
+// levelPenalty is a factor below 1 for the nearness of a part that is larger than needed. The factor counts once for
+// each level by which the part is too large (nri-plugins 0.14, topology-aware, OverfitPenalty).
 const levelPenalty = 0.9
 
-// hintsOf returns the hints of a container's devices, without the hints that its annotations exclude.
+// hintsOf returns the hints of a container's devices. It leaves out the hints that the pod's annotations exclude.
 func (p *Policy) hintsOf(s placement.Subject) hints {
 	h := hints{tree: p.tree}
 	at := map[string]int{}
@@ -40,8 +40,9 @@ func (p *Policy) hintsOf(s placement.Subject) hints {
 	return h
 }
 
-// isHintUsed reports whether the hint of the device with a path is used. The annotations must not exclude its
-// kind. A device on the deny list is used only if it is also on the allow list.
+// isHintUsed reports whether the pod's annotations allow the hint of the device at path. They may exclude kinds of
+// hints, and have a deny list. The hint of a device on the deny list is used only if the device is also on the allow
+// list.
 func isHintUsed(s placement.Subject, path string) bool {
 	if kinds := s.Intent.HintKinds.V.Of(s.Name); kinds.IsSet() {
 		ofKubelet := strings.HasPrefix(path, placement.PodResourcesPrefix)
@@ -52,23 +53,23 @@ func isHintUsed(s placement.Subject, path string) bool {
 	return !s.Intent.HintDeny.V.Of(s.Name).V.Contains(path) || s.Intent.HintAllow.V.Of(s.Name).V.Contains(path)
 }
 
-// nearness returns how near part i is to a device, from 0 to 1. near are the CPUs near the device.
-func (h *hints) nearness(near topology.Set, i int) float64 {
+// nearness returns how near part i is to a device, from 0 to 1. The parameter nearCPUs has the CPUs near the device.
+func (h *hints) nearness(nearCPUs topology.Set, i int) float64 {
 	part := h.tree[i].cpus
-	switch both := part.And(near); {
+	switch both := part.And(nearCPUs); {
 	case both.Empty():
 		return 0
-	case near.Contains(part):
+	case nearCPUs.Contains(part):
 		return 1
-	case part.Contains(near):
-		return math.Pow(levelPenalty, float64(h.tree[h.tree.smallestAround(near)].depth-h.tree[i].depth))
+	case part.Contains(nearCPUs):
+		return math.Pow(levelPenalty, float64(h.tree[h.tree.smallestAround(nearCPUs)].depth-h.tree[i].depth))
 	default:
-		return float64(both.Len()) / float64(near.Len())
+		return float64(both.Len()) / float64(nearCPUs.Len())
 	}
 }
 
-// nearnessProduct returns the product of the nearness of part i to each device. It is 0 if the part is not
-// near one of the devices.
+// nearnessProduct returns the product of the nearness of part i to each device. The product is 0 if there is a device
+// to which the part is not near.
 func (h *hints) nearnessProduct(i int) float64 {
 	p := 1.0
 	for _, near := range h.nearCPUs {
@@ -98,18 +99,18 @@ func (h *hints) deviceNames() string {
 }
 
 // hintCriteria returns the criteria that compare parts by their nearness to a container's devices. It returns
-// none if no device has a hint.
+// no criteria if no device has a hint. The function part returns the index of a candidate's part.
 func hintCriteria[T any](h *hints, part func(T) int) []criterion[T] {
 	if len(h.nearCPUs) == 0 {
 		return nil
 	}
 	return []criterion[T]{
-		{"it is near its devices (" + h.deviceNames() + ")", func(c T) float64 { return h.nearnessProduct(part(c)) }},
-		{"it is near most of its devices (" + h.deviceNames() + ")", func(c T) float64 { return h.nearnessSum(part(c)) }},
+		{"this part is nearer to all devices of the container (" + h.deviceNames() + ")", func(c T) float64 { return h.nearnessProduct(part(c)) }},
+		{"this part is nearer to most devices of the container (" + h.deviceNames() + ")", func(c T) float64 { return h.nearnessSum(part(c)) }},
 	}
 }
 
-// preference returns a preference for the CPUs near any of the devices; nil if there are none.
+// preference returns a preference for the CPUs near any of the devices; nil if no CPUs are near a device.
 func (h *hints) preference() []choose.Preference {
 	var cpus topology.Set
 	for _, near := range h.nearCPUs {

@@ -13,15 +13,15 @@ type ownerChoice struct {
 	policy      *Policy
 	cpuCount    int          // the number of CPUs that the container should get
 	currentCPUs topology.Set // the CPUs that the container already has
-	// sharedMilli is how many milli-CPUs of the same part it shares in addition; 0 for none.
+	// sharedMilli is how many milli-CPUs the container also shares in the same part; 0 if it only owns CPUs.
 	sharedMilli int64
 	supply      supply
 	// affinity is how much each part attracts the container.
 	affinity affinity
-	rank     []criterion[ownerCandidate]
+	rank     []criterion[ownerCandidate] // the criteria of ownerCriteria
 }
 
-// ownerCandidate is a part from which an owner could get CPUs.
+// ownerCandidate is a part of the node from which the container could get CPUs of its own.
 type ownerCandidate struct {
 	choice    *ownerChoice
 	partIndex int
@@ -31,24 +31,24 @@ type ownerCandidate struct {
 // first.
 func ownerCriteria(h *hints) []criterion[ownerCandidate] {
 	nearest := []criterion[ownerCandidate]{
-		{"it is near the CPUs that the container has", func(c ownerCandidate) float64 { return c.choice.nearness(c.partIndex) }},
-		{ruleNearContainers, func(c ownerCandidate) float64 { return c.choice.affinity.weightOf(c.partIndex) }},
+		{"this part is nearer to the CPUs that the container has", func(c ownerCandidate) float64 { return c.choice.nearness(c.partIndex) }},
+		{nearContainersReason, func(c ownerCandidate) float64 { return c.choice.affinity.weightOf(c.partIndex) }},
 	}
 	return slices.Concat(nearest, hintCriteria(h, func(c ownerCandidate) int { return c.partIndex }), []criterion[ownerCandidate]{
-		{ruleSmallest, func(c ownerCandidate) float64 { return float64(c.choice.policy.tree[c.partIndex].depth) }},
-		{"it has the most free CPU time", func(c ownerCandidate) float64 {
+		{smallerPartReason, func(c ownerCandidate) float64 { return float64(c.choice.policy.tree[c.partIndex].depth) }},
+		{"this part has more free CPU time", func(c ownerCandidate) float64 {
 			if c.choice.sharedMilli == 0 {
 				return 0
 			}
 			return float64(c.choice.supply[c.partIndex].leftMilli)
 		}},
-		{"it has the most CPUs that containers can own", func(c ownerCandidate) float64 {
-			if c.choice.sharedMilli > 0 { // the criterion before compares the free CPU time instead
+		{"this part has more CPUs that containers can own", func(c ownerCandidate) float64 {
+			if c.choice.sharedMilli > 0 { // the criterion before this one compares the free CPU time
 				return 0
 			}
 			return float64(c.choice.supply[c.partIndex].ownable)
 		}},
-		{ruleFirst, func(c ownerCandidate) float64 { return float64(-c.partIndex) }},
+		{firstPartReason, func(c ownerCandidate) float64 { return float64(-c.partIndex) }},
 	})
 }
 
@@ -63,12 +63,12 @@ func (o *ownerChoice) nearness(i int) float64 {
 	return 0
 }
 
-// best returns the index of the best part with enough CPUs, or -1 if no part has enough. It skips the part
-// with the index without; -1 means that it skips none.
-func (o *ownerChoice) best(without int) int {
+// best returns the index of the best part that has enough CPUs (fits), or -1 if no part has enough. It skips the part
+// with the index skipped; -1 skips no part.
+func (o *ownerChoice) best(skipped int) int {
 	best := -1
 	for i := range o.policy.tree {
-		if i == without || !o.fits(i) {
+		if i == skipped || !o.fits(i) {
 			continue
 		}
 		if best >= 0 {
@@ -81,18 +81,19 @@ func (o *ownerChoice) best(without int) int {
 	return best
 }
 
-// fits reports whether a container can own enough CPUs of part i, and whether the part then has enough CPU
-// time left for the request that the container shares.
+// fits reports whether part i has enough CPUs that the container can own. If the container also shares CPUs, the part
+// must then have enough CPU time left for sharedMilli.
 func (o *ownerChoice) fits(i int) bool {
 	return o.supply[i].ownable >= o.cpuCount && (o.sharedMilli == 0 || o.supply[i].leftMilli-int64(o.cpuCount)*milliOfCPU >= o.sharedMilli)
 }
 
-// why returns a clause that says by which criterion the best part beat the next best part.
+// why returns a text for users: the chosen part best, and the first criterion by which it is better than the second
+// best part.
 func (o *ownerChoice) why(best int) string {
 	text := fmt.Sprintf("CPUs of %s, which has %d CPUs that containers can own", o.policy.tree[best].name, o.supply[best].ownable)
 	if next := o.best(best); next >= 0 {
 		_, by := compareBy(o.rank, ownerCandidate{o, best}, ownerCandidate{o, next})
-		text += ": " + by + ", compared with " + o.policy.tree[next].name
+		text += ": compared with " + o.policy.tree[next].name + ", " + by
 	}
 	return text
 }

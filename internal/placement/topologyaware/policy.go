@@ -12,8 +12,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Options configure the policy. Each field has the name of a key of nri-plugins' TopologyAwarePolicy. The
-// last two are lists here and mappings in nri-plugins.
+// Options configure the policy. Each field has the name of a key of nri-plugins' TopologyAwarePolicy.
+// NamespaceSchedulingClasses and PodQoSSchedulingClasses are lists here, and mappings in nri-plugins.
 type Options struct {
 	PinMemory                        bool
 	PreferSharedCPUs                 bool
@@ -42,18 +42,18 @@ func New(m *topology.Machine, o Options) *Policy {
 	return &Policy{options: o, machine: m, tree: t, indexes: t.partIndexes(), chooser: choose.NewTree(m), cores: placement.CoresOf(m)}
 }
 
-// ConfigKey is the configuration key of the policy, which reasons and problems name.
+// ConfigKey is the configuration section of the policy. Reasons and problems for users contain this key.
 const ConfigKey = "placement.topologyAware"
 
-// Terms lets containers of Guaranteed pods own CPUs, if they request whole CPUs. A container whose request also has
-// a fraction of a CPU can own the whole CPUs, and share CPUs for the fraction.
+// Terms lets containers of Guaranteed pods own CPUs, if they request at least one whole CPU. If the request also has a
+// fraction of a CPU, the container can own the whole CPUs, and share CPUs for the fraction.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	t := placement.Terms{ChoosesCPUsOrMemory: true, NearDevices: true, KeepsRequestedMemory: !p.options.PinMemory || preservesMemory(s), Threads: threadsOf(s), Memory: memoryOf(s)}
 	reserved, _ := p.wantsReserved(s)
 	milli, rest := wholeAndFraction(s.Requested)
 	t.SharesFraction = s.Intent.QoS == intent.Guaranteed && rest > 0 && milli > milliOfCPU
 	shares, key := p.wantsShared(s)
-	t.Key = key // set in all cases: a container may own CPUs that it got under an earlier configuration
+	t.Key = key // always set, because a container may still own CPUs from an earlier configuration
 	switch {
 	case s.Intent.QoS != intent.Guaranteed || shares || reserved || preservesCPU(s) != "":
 	case !t.SharesFraction:
@@ -64,20 +64,20 @@ func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms
 	return t
 }
 
-// wholeAndFraction returns the CPU request in milli-CPUs, and its fraction of a CPU. Both are 0 if the
-// request differs from the limit.
+// wholeAndFraction returns the CPU request in milli-CPUs, and the fraction of a CPU in this request, also in
+// milli-CPUs. Both are 0 if the request differs from the limit.
 func wholeAndFraction(r *lifecycle.Resources) (milli, rest int64) {
 	if r == nil {
 		return 0, 0
 	}
-	if milli = intent.LimitMilli(&r.CPU); milli == 0 || intent.MilliShares(milli) != r.CPU.Shares.V {
+	if milli = intent.LimitMilli(&r.CPU); milli == 0 || intent.SharesFromMilli(milli) != r.CPU.Shares.V {
 		return 0, 0
 	}
 	return milli, milli % milliOfCPU
 }
 
-// PartOf returns the name of the part of the node in which a container with these CPUs is; "" if it is in
-// none.
+// PartOf returns the name of the part of the node in which the policy placed the container of CPU group g; "" if the
+// container is in no part.
 func (p *Policy) PartOf(g placement.CPUGroup) string {
 	if i := p.partIndex(g.PoolID.Name, g.Owned); i >= 0 {
 		return p.tree[i].name
@@ -85,8 +85,8 @@ func (p *Policy) PartOf(g placement.CPUGroup) string {
 	return ""
 }
 
-// partIndex returns the index of a container's part: the smallest part with all CPUs that it owns, or else
-// the part with the given name, whose CPUs it shares. It returns -1 if there is none.
+// partIndex returns the index of a container's part. If the container owns CPUs, this is the smallest part that
+// contains them. Otherwise it is the part with the given name, or -1 if no part has this name.
 func (p *Policy) partIndex(name string, owned topology.Set) int {
 	if !owned.Empty() {
 		return p.tree.smallestAround(owned)
@@ -97,13 +97,13 @@ func (p *Policy) partIndex(name string, owned topology.Set) int {
 	return -1
 }
 
-// Layout computes for each part the CPUs that containers share: its CPUs without an owner that are not reserved.
-// It leaves out isolated CPUs, unless there are no other CPUs.
+// Layout computes for each part the CPUs that containers share. These are the CPUs of the part that no container owns
+// and that are not reserved. Isolated CPUs are among them only if the node has no other CPUs to share.
 func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.Layout {
 	l := pools.DefaultLayout(d)
 	l.Policy, l.OneThread = p, p.cores.OneOfEach
 	if b := d.Previous; b != nil && b.Policy == placement.Policy(p) && b.Pools == *pools && b.Demand.OwnedCPUs == d.OwnedCPUs {
-		l.Tree = b.Tree // code never changes the map, so layouts can share it
+		l.Tree = b.Tree // layouts can share the map, because nothing changes it later
 		return l
 	}
 	l.Tree = make(map[placement.PoolID]topology.Set, len(p.tree))
@@ -117,15 +117,15 @@ func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.L
 	return l
 }
 
-// Share places a container that shares CPUs in a part of the node. The container may own other CPUs, and
-// share CPUs for the rest of its request.
+// Share places a container that shares CPUs in a part of the node. The container may also own CPUs; then it shares CPUs
+// for the rest of its request.
 func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assignment) {
 	if v.PlacementOff {
 		a.Why = "placement is off"
 		return a
 	}
 	if a.From = preservesCPU(s); a.From != "" && s.OwnedByContainer.Empty() {
-		a.Why, a.Memory.KeepRequested = "the container keeps the CPUs of its request, as its pod asks", true
+		a.Why, a.Memory.KeepRequested = "the container uses the CPUs of the runtime's request, because an annotation of its pod requires this", true
 		return a
 	}
 	if reserved, key := p.wantsReserved(s); reserved && !v.Pools.Reserved.Empty() && s.OwnedByContainer.Empty() {
@@ -139,10 +139,10 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 	case at >= 0:
 		a.Why = "shares the CPUs of " + p.tree[at].name + ", where it was placed before"
 	default:
-		r := p.request(v, s)
+		r := p.newRequest(v, s)
 		if at = r.best(-1); !(candidate{r, at}).hasEnough() {
 			a.Problems = append(a.Problems, lifecycle.Problem{
-				Key: ConfigKey, Value: fmt.Sprintf("%dm", r.milli), Refused: true,
+				Key: ConfigKey, Value: fmt.Sprintf("%dm", r.requestedMilli), Refused: true,
 				Reason: "no part of the node has as much free CPU time as the container requests", Then: "the container shares the CPUs of " + p.tree[at].name,
 			})
 		}
@@ -157,10 +157,10 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 }
 
 // errTooFewCPUs is the reason why a container cannot own CPUs.
-var errTooFewCPUs = errors.New("no part of the node has enough CPUs left after the requests of its other containers")
+var errTooFewCPUs = errors.New("in every part of the node, the requests of other containers leave too few CPUs")
 
-// Choose chooses the CPUs of an owner: isolated CPUs, or CPUs in the best part of the node that has enough of them
-// (ownerCriteria).
+// Choose chooses the CPUs of a container that owns CPUs: isolated CPUs, or CPUs in the best part of the node that has
+// enough CPUs (ownerCriteria).
 func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	if !w.UsableCPUs.Empty() && w.N <= w.OwnedCPUs.Len() {
 		return placement.Assignment{CPUs: p.pick(w.N, w.UsableCPUs, w.UsableCPUs)}, nil
@@ -168,7 +168,7 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 	if key := requiresIsolated(s); key != "" {
 		return p.chooseIsolated(v, w, key)
 	}
-	have, held := w.UsableCPUs, w.OwnedCPUs.Len() // an owner keeps its CPUs
+	have, held := w.UsableCPUs, w.OwnedCPUs.Len() // a container that already owns CPUs keeps these CPUs
 	if have.Empty() {                             // a new owner first gets CPUs that its pod already has
 		have = p.pick(w.N, w.TakenOverCPUs, topology.Set{})
 		held = have.Len()
@@ -181,7 +181,7 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 	}
 	h := p.hintsOf(s)
 	r := &ownerChoice{policy: p, cpuCount: w.N - held, currentCPUs: have, supply: p.supply(v.Layout), affinity: p.affinityOf(v, s), rank: ownerCriteria(&h)}
-	if p.Terms(v.Machine, s).SharesFraction && s.PoolName == "" { // Share chooses its pool later, and the part must have room for that, too
+	if p.Terms(v.Machine, s).SharesFraction && s.PoolName == "" { // Share places the fraction later in the same part
 		r.sharedMilli = max(intent.LimitMilli(&s.Requested.CPU)-int64(w.N)*milliOfCPU, 0)
 	}
 	p.countOwnable(r.supply, v.FreeCPUs)
@@ -189,15 +189,15 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 	if at < 0 {
 		return placement.Assignment{CPUs: w.UsableCPUs}, errTooFewCPUs
 	}
-	from := p.tree[at].cpus.And(v.FreeCPUs) // the smallest parts have no parts to which they must leave CPUs
+	from := p.tree[at].cpus.And(v.FreeCPUs) // a part without smaller parts in it can give all its free CPUs
 	if len(p.tree[at].children) > 0 {
 		from = p.spareCPUs(r.supply, at, v.FreeCPUs)
 	}
 	return placement.Assignment{CPUs: have.Union(p.pickNear(r.cpuCount, from, have, &h)), Why: r.why(at)}, nil
 }
 
-// chooseIsolated chooses the CPUs of an owner that must have isolated CPUs. key is the annotation that
-// requires them.
+// chooseIsolated chooses the CPUs of a container that must own isolated CPUs. The parameter key is the annotation that
+// requires this.
 func (p *Policy) chooseIsolated(v placement.View, w placement.CPURequest, key string) (placement.Assignment, error) {
 	have, held := w.UsableCPUs, w.OwnedCPUs.Len()
 	if have.Empty() {
@@ -211,9 +211,9 @@ func (p *Policy) chooseIsolated(v placement.View, w placement.CPURequest, key st
 	return placement.Assignment{CPUs: have.Union(p.pick(w.N-held, free, have)), Why: "isolated CPUs, which its pod requires"}, nil
 }
 
-// isolatedCPUs returns isolated CPUs for a new owner that prefers them, if enough are free; otherwise none.
-// An annotation decides whether the owner prefers them. Without one, only owners of a single CPU do, if
-// preferIsolatedCPUs is set.
+// isolatedCPUs returns isolated CPUs for a new owner that prefers isolated CPUs, if enough are free; otherwise the
+// empty set. An annotation decides whether the owner prefers isolated CPUs. Without an annotation, the owner of a
+// single CPU prefers isolated CPUs if preferIsolatedCPUs is set, and other owners do not.
 func (p *Policy) isolatedCPUs(v placement.View, s placement.Subject, w placement.CPURequest) topology.Set {
 	prefers := p.options.PreferIsolatedCPUs && w.N == 1
 	if asked := s.Intent.PreferIsolated.V.Of(s.Name); asked.IsSet() {
@@ -226,12 +226,13 @@ func (p *Policy) isolatedCPUs(v placement.View, s placement.Subject, w placement
 	return p.pick(w.N, free, topology.Set{})
 }
 
-// pick chooses n CPUs of from that are close to each other and to the CPUs in near.
+// pick chooses n CPUs from the set from. The chosen CPUs are close to each other and to the CPUs in near.
 func (p *Policy) pick(n int, from, near topology.Set) topology.Set {
 	return p.pickNear(n, from, near, &hints{})
 }
 
-// pickNear is like pick, and chooses as many CPUs as possible near the devices of h.
+// pickNear chooses n CPUs from the set from. As many of them as possible are near the devices of h. The chosen CPUs are
+// close to each other and to the CPUs in near.
 func (p *Policy) pickNear(n int, from, near topology.Set, h *hints) topology.Set {
 	if n <= 0 || from.Empty() {
 		return topology.Set{}

@@ -5,42 +5,44 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
+// milliOfCPU is the number of milli-CPUs in one CPU.
 const milliOfCPU = 1000
 
-// supply has the free CPUs and CPU time of each part of the node, by the part's index in the tree.
+// supply has the free CPUs and the free CPU time of each part of the node. The index is the part's index in the tree.
 type supply []partSupply
 
-// partSupply has the free CPUs and CPU time of one part of the node.
+// partSupply has the free CPUs and the free CPU time of one part of the node.
 type partSupply struct {
-	// sharable are the CPUs that have no owner. milli is the sum of the requests, in milli-CPUs, of the
-	// containers that share CPUs of this part or of a smaller part in it. members is their number.
-	sharable topology.Set
-	milli    int64
-	members  int
-	// ownable is how many CPUs of the part a new owner can get. The part, and each part above or below it,
-	// keeps enough CPUs for the containers that share its CPUs.
+	// sharable are the CPUs that containers of the part share. The field members is the number of containers that
+	// share CPUs of this part or of a smaller part in it. The field milli is the sum of the CPU requests of these
+	// containers, in milli-CPUs.
+	sharable       topology.Set
+	requestedMilli int64
+	members        int
+	// ownable is how many CPUs of the part a new owner can get. In this part, and in each part that contains it or is
+	// in it, enough CPUs are left for the containers that share CPUs there.
 	ownable int
-	// leftMilli is the CPU time, in milli-CPUs, that no container has requested. It is the minimum over this
-	// part and all parts that contain it.
+	// leftMilli is the CPU time that no container has requested, in milli-CPUs. It is the smallest such number of this
+	// part and of all parts that contain this part.
 	leftMilli int64
 }
 
-// supply computes the supply of all parts under a layout, without ownable.
+// supply computes the supply of all parts for a layout. It does not set the field ownable; countOwnable does.
 func (p *Policy) supply(l *placement.Layout) supply {
 	s := make(supply, len(p.tree))
 	for i := range p.tree {
 		o, w := &s[i], placement.PoolID{Name: p.tree[i].name}
 		o.sharable = l.Tree[w]
 		need, _ := l.Demand.Needs.OfPool(w)
-		o.milli, o.members = o.milli+need.MilliCPUs, o.members+need.Members
+		o.requestedMilli, o.members = o.requestedMilli+need.MilliCPUs, o.members+need.Members
 		if parent := p.tree[i].parent; parent >= 0 {
-			s[parent].milli += o.milli
+			s[parent].requestedMilli += o.requestedMilli
 			s[parent].members += o.members
 		}
 	}
 	for i := len(s) - 1; i >= 0; i-- {
 		o := &s[i]
-		o.leftMilli = int64(o.sharable.Len())*milliOfCPU - o.milli
+		o.leftMilli = int64(o.sharable.Len())*milliOfCPU - o.requestedMilli
 		if parent := p.tree[i].parent; parent >= 0 {
 			o.leftMilli = min(o.leftMilli, s[parent].leftMilli)
 		}
@@ -48,7 +50,7 @@ func (p *Policy) supply(l *placement.Layout) supply {
 	return s
 }
 
-// countOwnable sets ownable of each part. Only CPUs in free can be owned.
+// countOwnable sets the field ownable of each part. A container can get only CPUs in the set free.
 func (p *Policy) countOwnable(s supply, free topology.Set) {
 	for i := range s {
 		s[i].ownable = min(s[i].spareCount(), p.ownCPUs(i).And(free).Len()+p.sumOfChildren(i, func(child int) int { return s[child].ownable }))
@@ -60,16 +62,16 @@ func (p *Policy) countOwnable(s supply, free topology.Set) {
 	}
 }
 
-// spareCount returns how many CPUs a part can lose to owners. A part without containers may lose all its
-// CPUs. A part with containers keeps enough for their requests, and at least one.
+// spareCount returns how many of the sharable CPUs new owners can get. If no containers share CPUs of the part, these
+// are all sharable CPUs. Otherwise enough CPUs for the containers' requests are left, and at least one CPU.
 func (o *partSupply) spareCount() int {
 	if o.members == 0 {
 		return o.sharable.Len()
 	}
-	return max(o.sharable.Len()-max(int((o.milli+milliOfCPU-1)/milliOfCPU), 1), 0)
+	return max(o.sharable.Len()-max(int((o.requestedMilli+milliOfCPU-1)/milliOfCPU), 1), 0)
 }
 
-// ownCPUs returns the CPUs of part i that are in none of its children.
+// ownCPUs returns the CPUs of part i that no smaller part in it has.
 func (p *Policy) ownCPUs(i int) topology.Set {
 	cpus := p.tree[i].cpus
 	for _, child := range p.tree[i].children {
@@ -78,16 +80,16 @@ func (p *Policy) ownCPUs(i int) topology.Set {
 	return cpus
 }
 
-// sumOfChildren sums a number over the children of part i.
-func (p *Policy) sumOfChildren(i int, of func(child int) int) (n int) {
+// sumOfChildren returns the sum of number(child) over the children of part i.
+func (p *Policy) sumOfChildren(i int, number func(child int) int) (n int) {
 	for _, child := range p.tree[i].children {
-		n += of(child)
+		n += number(child)
 	}
 	return n
 }
 
-// spareCPUs returns CPUs of part i that a container can own. It takes no more of each child than the child
-// can spare.
+// spareCPUs returns the CPUs of part i that a new owner can get. It takes at most spareCount CPUs from the part and
+// from each smaller part in it.
 func (p *Policy) spareCPUs(s supply, i int, free topology.Set) topology.Set {
 	cpus := p.ownCPUs(i).And(free)
 	for _, child := range p.tree[i].children {

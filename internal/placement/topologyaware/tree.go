@@ -12,9 +12,9 @@ type nodePart struct {
 	name     string // such as "NUMA node #1"
 	level    Level
 	cpus     topology.Set
-	depth    int // 0 for the whole node
-	parent   int // the index of the part that contains it; -1 for the whole node
-	children []int
+	depth    int   // the number of parts that contain this part; 0 for the whole node
+	parent   int   // the index of the smallest part that contains this part; -1 for the whole node
+	children []int // the indexes of the parts whose parent is this part
 }
 
 // Level is the level of a part of the node in the machine's topology.
@@ -37,6 +37,7 @@ func Levels() map[string]Level {
 // partIndexes has the indexes of parts by their names.
 type partIndexes map[string]int
 
+// partIndexes returns the indexes of all parts of the tree.
 func (t tree) partIndexes() partIndexes {
 	all := make(partIndexes, len(t))
 	for i := range t {
@@ -45,13 +46,13 @@ func (t tree) partIndexes() partIndexes {
 	return all
 }
 
-// tree has the parts of a node. A part comes after its children, and the whole node comes last. So the first
-// part that meets a condition is the smallest one.
+// tree has the parts of a node. Each part is after its children, and the whole node is last. So the first part that
+// contains given CPUs is the smallest part that contains them.
 type tree []nodePart
 
-// newTree makes the tree of a machine. A level that does not divide a part is left out. A NUMA
-// node without memory is no part: its CPUs belong to the part around it (nri-plugins 0.14,
-// topology-aware, buildPoolsByTopology).
+// newTree makes the tree of a machine. It leaves out a level that does not divide a part into several
+// parts. A NUMA node without memory is not a part of the tree: its CPUs belong only to the larger part
+// that contains them (nri-plugins 0.14, topology-aware, buildPoolsByTopology).
 func newTree(m *topology.Machine) tree {
 	b := treeBuilder{machine: m}
 	packages := b.divide(topology.PackageLevel, m.Online())
@@ -72,6 +73,7 @@ type treeBuilder struct {
 	parts   tree
 }
 
+// appendPart appends a part and returns its index.
 func (b *treeBuilder) appendPart(p nodePart) int {
 	b.parts = append(b.parts, p)
 	return len(b.parts) - 1
@@ -87,7 +89,7 @@ func (b *treeBuilder) divide(l topology.Level, cpus topology.Set) (groups []topo
 	return groups
 }
 
-// addPart adds a part and all smaller parts in it.
+// addPart adds a part with the given CPUs, and all smaller parts in it.
 func (b *treeBuilder) addPart(parent int, level Level, cpus topology.Set, depth int) {
 	at := b.appendPart(nodePart{name: b.partName(parent, level, cpus), level: level, cpus: cpus, depth: depth, parent: parent})
 	inner, groups := b.nextLevel(level, cpus)
@@ -115,13 +117,13 @@ func (b *treeBuilder) nextLevel(level Level, cpus topology.Set) (Level, []topolo
 	return level, nil
 }
 
-// withoutMemory reports whether the NUMA node of some CPUs has no memory.
+// withoutMemory reports whether the NUMA node of the given CPUs has no memory.
 func (b *treeBuilder) withoutMemory(cpus topology.Set) bool {
 	n, ok := b.machine.Node(b.machine.CPUs[cpus.First()].Node)
 	return ok && n.Kind == topology.NoMemory
 }
 
-// partName returns the name of a part, as in nri-plugins.
+// partName returns the name of a part. nri-plugins uses the same names.
 func (b *treeBuilder) partName(parent int, level Level, cpus topology.Set) string {
 	first := b.machine.CPUs[cpus.First()]
 	switch level {
@@ -136,7 +138,8 @@ func (b *treeBuilder) partName(parent int, level Level, cpus topology.Set) strin
 	return fmt.Sprintf("%s/L3 cache #%d", b.parts[parent].name, first.L3)
 }
 
-// childrenFirst reverses the parts, so that children come before their parents, and sets their children.
+// childrenFirst returns the parts in reverse order, so that children come before their parents. It also sets the fields
+// parent and children.
 func (b *treeBuilder) childrenFirst() tree {
 	last := len(b.parts) - 1
 	slices.Reverse(b.parts)

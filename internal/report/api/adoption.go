@@ -4,9 +4,10 @@ import "cmp"
 
 // Adoption is what the agent would decide if it took over from another agent now.
 type Adoption struct {
-	// From is the other agent.
+	// From is the name of the other agent.
 	From string `json:"from"`
-	// ContainersRead is the number of containers in the other agent's files.
+	// ContainersRead is the number of containers that were found in the other agent's files, or in the labels and
+	// annotations of pods.
 	ContainersRead int `json:"read"`
 	// Containers are the running containers, sorted by name. The field is missing if no agent of Trimtab runs.
 	Containers []Adopted `json:"containers,omitempty"`
@@ -30,13 +31,17 @@ type Adopted struct {
 	// field is missing if the container may use all memory nodes.
 	MemsNow   string `json:"hasMems,omitempty"`
 	MemsAfter string `json:"getsMems,omitempty"`
-	// Group is the CPU group after the adoption: exclusive, or the name of a pool.
+	// Group says which CPUs the container would use after the adoption: "exclusive" for CPUs of its own, or the name of
+	// a pool.
 	Group string `json:"group"`
 	// Unchanged means that neither CPUs nor memory nodes would change.
 	Unchanged bool `json:"keeps"`
-	// Why says why the container would move, or what else would change; missing if there is nothing to explain.
+	// Why says why the CPUs or memory nodes would change, or what else would change; missing if there is nothing to
+	// explain.
 	Why string `json:"why,omitempty"`
-	// Source is the other agent's file, and the place in it, with the container's values; missing if there is none.
+	// Source names the place where the container's CPUs, memory nodes and class were found: a file of the other agent
+	// with the position in that file, or a label or annotation of the pod. Source is missing if no such place has the
+	// container.
 	Source string `json:"where,omitempty"`
 }
 

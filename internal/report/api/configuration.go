@@ -6,23 +6,29 @@ const (
 	FromCopy   = "copy on this node"
 )
 
-// ClusterConfig is the part of the configuration that comes from the API server.
+// From says where this part of the configuration comes from. Until the API server answers, it comes from the copy that
+// the agent has stored on the node (FromCopy), and then from the API server (FromServer). From is "" if the API server
+// has not answered and there is no copy.
 type ClusterConfig struct {
-	// From is FromServer, or FromCopy until the API server answers. It is "" if the agent has neither.
+	// Waiting names the object at the API server that the agent has not read yet and needs before it uses this
+	// configuration; "" if the agent does not wait.
 	From string `json:"from,omitempty"`
-	// Waiting says for what the agent waits before it knows the API server's layers; "" if it does not wait.
+	// Waiting says for what the agent waits before it knows the configuration at the API server; "" if it does not
+	// wait.
 	Waiting string `json:"waiting,omitempty"`
-	// Layers are the layers in force that override the node's file. Later layers override earlier ones.
+	// Layers are the objects in force, such as ConfigMaps, whose keys override the node's file. Later objects override
+	// earlier ones.
 	Layers []ConfigLayer `json:"layers,omitempty"`
-	// Refused says why newer layers are not in force; "" if they are.
+	// Refused says why the newest objects are not in force; "" if they are in force.
 	Refused string `json:"refused,omitempty"`
-	// RefusedTotal counts refusals.
+	// RefusedTotal counts how often the agent refused newer objects.
 	RefusedTotal uint64 `json:"refusedTotal,omitempty"`
-	// NotUnderstood lists objects of other agents for this node, or parts of such objects, that have no effect.
+	// NotUnderstood lists the objects of other node agents, such as Koordinator, and the settings in these objects,
+	// that have no effect in Trimtab.
 	NotUnderstood []string `json:"notUnderstood,omitempty"`
 }
 
-// ConfigLayer is an object whose configuration is in force.
+// ConfigLayer is an object at the API server whose configuration is in force.
 type ConfigLayer struct {
 	Name string `json:"name"`
 	// Version is the object's resourceVersion.
@@ -31,7 +37,7 @@ type ConfigLayer struct {
 
 // Configuration is the answer to `trimtab config print --sources`.
 type Configuration struct {
-	Generation uint64    `json:"generation"`
+	Generation uint64    `json:"generation"` // number of configurations that were in force since the agent's start
 	Keys       []Setting `json:"keys"`
 }
 

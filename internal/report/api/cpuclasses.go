@@ -14,8 +14,8 @@ type CPUClasses struct {
 
 // CPUClassCounts has the numbers in CPUClasses, for metrics.
 type CPUClassCounts struct {
-	Without int    // CPUs that should have a class or their original values, and do not
-	Repairs uint64 // values that the agent wrote again after another program had changed them
+	Without int    // number of CPUs that have neither the class nor the original values that they should have
+	Repairs uint64 // number of values that the agent wrote again after another program had changed them
 }
 
 // CPUClass is a class and the CPUs that have it.
@@ -43,7 +43,7 @@ func (f CPUClassFault) Text() string {
 // ContainerCPUClass is the class of some of a container's CPUs.
 type ContainerCPUClass struct {
 	CPUs  string `json:"cpus"`
-	Class string `json:"class,omitempty"` // "" if these CPUs have no class, and so the kernel's own values
+	Class string `json:"class,omitempty"` // "" if these CPUs have no class and keep the kernel's own values
 	// BalloonType is the type of the balloon that has the CPUs; "" if no balloon has them.
 	BalloonType string `json:"balloonType,omitempty"`
 	InForce     bool   `json:"inForce"`
@@ -51,7 +51,7 @@ type ContainerCPUClass struct {
 	Reason      string `json:"reason,omitempty"` // why the class is not in force
 }
 
-// Text returns the class as a sentence. fault is true if the class should be in force and is not.
+// Text describes the CPUs and their class for users. fault is true if the class should be in force and is not.
 func (c ContainerCPUClass) Text() (text string, fault bool) {
 	if c.Class == "" {
 		return fmt.Sprintf("CPUs %s: none, they keep the kernel's own values", c.CPUs), false

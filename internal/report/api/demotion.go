@@ -16,8 +16,8 @@ type Demotion struct {
 
 // ContainerDemotion is how much memory of one container the kernel has moved to slow memory nodes.
 type ContainerDemotion struct {
-	Anonymous int64  `json:"anonymous"`        // bytes of anonymous memory on its memory nodes
-	Slow      int64  `json:"slow"`             // bytes of its anonymous memory in slow memory
+	Anonymous int64  `json:"anonymous"`        // bytes of anonymous memory on the container's memory nodes
+	Slow      int64  `json:"slow"`             // bytes of this anonymous memory on slow memory nodes
 	Moved     int64  `json:"moved"`            // bytes moved since the agent's start
 	Reason    string `json:"reason,omitempty"` // why the agent skips the container
 }

@@ -20,7 +20,7 @@ type DeviceOwner struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-// maxOwners is how many owners of devices the lines about a kind name.
+// maxOwners is the largest number of owners that the report lists for one kind of devices.
 const maxOwners = 16
 
 // deviceLines adds lines about each kind of CDI devices: how many are used, and by which containers.
@@ -28,13 +28,13 @@ func (n *Node) deviceLines(line addLine) {
 	const label = "CDI devices"
 	for _, k := range n.CDIDevices {
 		if k.Total == 0 {
-			line(label, k.Kind+": the node's CDI specifications have none", Fault)
+			line(label, k.Kind+": the node's CDI specifications have no device of this kind", Fault)
 		} else {
 			line(label, fmt.Sprintf("%s: %d of %d used", k.Kind, k.Used, k.Total), Info)
 		}
 		for i, of := range k.Owners {
 			if i == maxOwners {
-				line(label, fmt.Sprintf("%s: %d more", k.Kind, len(k.Owners)-i), Info)
+				line(label, fmt.Sprintf("%s: %d more devices are used", k.Kind, len(k.Owners)-i), Info)
 				break
 			}
 			text := fmt.Sprintf("%s=%s: %s", k.Kind, of.Device, of.Container)

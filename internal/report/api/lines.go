@@ -72,7 +72,7 @@ func (n *Node) Lines(now time.Time) []Line {
 		if r.Matched == 0 {
 			line("rules", r.Name+": no match since the agent's start", Warning)
 		} else {
-			line("rules", fmt.Sprintf("%s: matched %d", r.Name, r.Matched), Info)
+			line("rules", fmt.Sprintf("%s: matched %d pods and containers", r.Name, r.Matched), Info)
 		}
 	}
 	n.HookServers.lines(line)
@@ -97,7 +97,7 @@ func (n *Node) faultLines(line addLine) {
 		line("not saved", text, Fault)
 	}
 	if n.Released {
-		line("released", ReleasedText(n.ReleasedAt)+": everything was restored; the agent decides nothing until it is restarted", Fault)
+		line("released", ReleasedText(n.ReleasedAt)+": all values were restored; the agent decides nothing until it is restarted", Fault)
 	}
 	for _, text := range textLines(n.Standby) {
 		line("standby", text, Fault)
@@ -107,12 +107,13 @@ func (n *Node) faultLines(line addLine) {
 	}
 }
 
+// textLines returns the lines of s that are not empty.
 func textLines(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' })
 }
 
-// sourceLines adds the attachments, the enabled hooks that are not known to be effective, and the sources of pod specs
-// and of the kubelet's CPUs.
+// sourceLines adds a line for each attachment, for each source of pod specs, and for the source of the kubelet's CPUs.
+// It also adds a line for each enabled hook that takes no effect, or of which it is unknown whether it takes effect.
 func (n *Node) sourceLines(line addLine) {
 	for _, a := range n.Attachments {
 		line("attachment", a.Text(), Info)
@@ -158,7 +159,7 @@ func (r *ResourcePlugins) lines(line addLine) {
 	}
 	switch n := len(r.Refused); {
 	case n > 0:
-		line(label, fmt.Sprintf("refused: %s: %s", r.Refused[n-1].Resource, r.Refused[n-1].Reason), Fault)
+		line(label, fmt.Sprintf("the agent refused a plugin for %s: %s", r.Refused[n-1].Resource, r.Refused[n-1].Reason), Fault)
 	case r.Error == "" && len(r.Plugins) == 0:
 		line(label, "no plugin has registered", Info)
 	}
@@ -198,7 +199,7 @@ func (h *NRIHost) lines(line addLine) {
 		line(label, p.Name+": "+p.State(), faultIf(p.Error != ""))
 	}
 	if h.Rejected > 0 {
-		line(label, fmt.Sprintf("%d clients rejected", h.Rejected), Info)
+		line(label, fmt.Sprintf("%d clients of the socket rejected", h.Rejected), Info)
 	}
 }
 

@@ -12,7 +12,7 @@ type NRIHost struct {
 	// Flow says whether the host calls the plugins before or after the runtime creates a container. It is "" while the
 	// host does not run.
 	Flow    string      `json:"flow,omitempty"`
-	Error   string      `json:"error,omitempty"` // why it does not run
+	Error   string      `json:"error,omitempty"` // why the host does not run
 	Plugins []NRIPlugin `json:"plugins,omitempty"`
 	// Rejected counts rejected clients: plugins whose name another plugin has, and clients that are not plugins.
 	Rejected uint64 `json:"turnedAway,omitempty"`
@@ -23,8 +23,8 @@ type NRIPlugin struct {
 	Name      string `json:"name"` // index and name
 	Connected bool   `json:"connected"`
 	Calls     uint64 `json:"calls"`
-	Failed    uint64 `json:"failed"`
-	// Average and Longest are the average and the longest duration of its calls.
+	Failed    uint64 `json:"failed"` // number of failed calls
+	// Average and Longest are the average and the longest duration of a call of the plugin.
 	Average time.Duration `json:"averageNanoseconds"`
 	Longest time.Duration `json:"longestNanoseconds"`
 	Error   string        `json:"error,omitempty"` // the last error

@@ -12,17 +12,17 @@ type Plan struct {
 	Rejected   []Rejected  `json:"rejected,omitempty"`
 	// Moves has the running containers that would get other CPUs.
 	Moves []Move `json:"moves,omitempty"`
-	// Changes has the other decisions about running containers and pods that would change.
+	// Changes has the decisions about running containers and pods that would change, except decisions about their CPUs.
 	Changes []Change `json:"changes,omitempty"`
 	// NeedRecreation has running containers, as NAMESPACE/POD/CONTAINER, that request CPUs of their own and would own
 	// none. They can own CPUs only after they are created again, and only if enough CPUs are free then.
 	NeedRecreation []string `json:"createAgain,omitempty"`
 	// Hints are sentences that say which changes would give the pods what they request.
 	Hints []string `json:"hints,omitempty"`
-	// IgnoredObjects are the objects of the manifests that have no pods, such as "2 Service".
+	// IgnoredObjects counts the objects in the manifests that create no pods, by kind, such as "2 Service".
 	IgnoredObjects []string `json:"passedOver,omitempty"`
-	// ReleasedAt is when 'trimtab release' made the agent restore all values; missing if that did not happen. Until
-	// the agent is restarted, it decides nothing, and a new configuration has no effect.
+	// ReleasedAt is when 'trimtab release' made the agent restore all values; missing without a release. After a
+	// release, the agent decides nothing until its restart, and a new configuration has no effect.
 	ReleasedAt time.Time `json:"releasedAt,omitzero"`
 	// CPUs are the node's CPUs after the change.
 	CPUs NodeCPUs `json:"cpus"`
@@ -48,7 +48,8 @@ func (m Move) Compare(o Move) int {
 	return cmp.Or(cmp.Compare(m.Pod, o.Pod), cmp.Compare(m.Container, o.Container), cmp.Compare(m.Before, o.Before))
 }
 
-// Change is a decision about a running container that would change, or about a pod if Container is "".
+// Change says how a decision about a running container would change. If Container is "", the decision is about a whole
+// pod.
 type Change struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container,omitempty"`
@@ -63,26 +64,26 @@ func (c Change) Compare(o Change) int {
 		cmp.Compare(c.Pod, o.Pod), cmp.Compare(c.Container, o.Container))
 }
 
-// Released is the result of a release, which restores the values from before Trimtab.
+// Released is the result of 'trimtab release', which restores the values from before Trimtab.
 type Released struct {
 	// Restored counts the restored values.
 	Restored int `json:"given"`
-	// LeftToOthers are values that the agent did not restore, because another program has changed them since.
+	// LeftToOthers are values that the agent did not restore, because another program has changed them after the agent.
 	LeftToOthers []NotRestored `json:"left,omitempty"`
 	// Failed are values that the agent could not restore: the kernel refused the write, or the agent does not know the
 	// original value.
 	Failed []NotRestored `json:"failed,omitempty"`
 	// Stale are values that are still in the runtime's stored copy of a container. The kubelet's next update of the
-	// container would write them again. Their field Kernel has the value in the copy.
+	// container would write them again. The field Kernel of these values has the value in the copy.
 	Stale []NotRestored `json:"stale,omitempty"`
 	// PendingCopies counts containers whose stored copy the runtime had not updated before the timeout.
 	PendingCopies int `json:"waiting,omitempty"`
-	// AlreadyReleased means that the agent was released before. Restored then counts the values that have their
-	// original value already.
+	// AlreadyReleased means that an earlier release had already restored the values. Restored then counts the values
+	// that already had their original value.
 	AlreadyReleased bool `json:"again,omitempty"`
 	// NeverRan means that no agent has run on the node: there is neither a state directory nor a key.
 	NeverRan bool `json:"nothing,omitempty"`
-	// Cluster says which objects of the agent are left at the API server, and why; "" if none is left.
+	// Cluster says which objects of the agent were not removed from the API server, and why; "" if all were removed.
 	Cluster string `json:"cluster,omitempty"`
 }
 
@@ -95,5 +96,5 @@ type NotRestored struct {
 	Cgroup  string `json:"cgroup"`
 	Setting string `json:"setting"`
 	Kernel  string `json:"kernel,omitempty"` // the present value
-	Why     string `json:"why"`
+	Why     string `json:"why"`              // why the agent did not restore the value
 }

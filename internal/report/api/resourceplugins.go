@@ -18,7 +18,7 @@ type ResourcePlugins struct {
 type ResourcePlugin struct {
 	Resource  string `json:"resource"`
 	Socket    string `json:"socket"`
-	Answering bool   `json:"answering"`
+	Answering bool   `json:"answering"` // the plugin answered its last call, and its socket exists
 	// Hints, Reconciled and PreStart say which optional calls the plugin wants: topology hints, reconciliation of its
 	// allocations, and a call before a container starts.
 	Hints      bool `json:"hints,omitempty"`
@@ -31,7 +31,7 @@ type ResourcePlugin struct {
 	Replaced        int    `json:"replaced,omitempty"` // earlier registrations of the resource
 	Calls           uint64 `json:"calls"`
 	Failed          uint64 `json:"failed"`
-	Error           string `json:"error,omitempty"`
+	Error           string `json:"error,omitempty"` // the last error
 }
 
 // RefusedPlugin is a registration that the agent refused.
@@ -51,9 +51,9 @@ func (p ResourcePlugin) State() string {
 			s = "was not called yet"
 		}
 	}
-	s += fmt.Sprintf(", %d pods", p.Pods)
+	s += fmt.Sprintf(", allocations for %d pods", p.Pods)
 	if p.PendingRemovals > 0 {
-		s += fmt.Sprintf(", %d pods to release", p.PendingRemovals)
+		s += fmt.Sprintf(", %d ended pods not released yet", p.PendingRemovals)
 	}
 	if p.Replaced > 0 {
 		s += fmt.Sprintf(", replaced %d times", p.Replaced)

@@ -8,12 +8,12 @@ type Usage struct {
 	Containers []ContainerUse `json:"containers"`
 }
 
-// ContainerUse is how much CPU time a container has used since its start, and how often it was throttled or waited.
+// ContainerUse is how much CPU time a container has used since its start, and how much it was throttled or waited.
 type ContainerUse struct {
 	ID        string `json:"id"`
 	Pod       string `json:"pod"` // namespace/name
 	Container string `json:"container"`
-	// Pool is the name of the container's pool, as in Node; "" if the container owns CPUs.
+	// Pool is the name of the container's pool, as in Node.CPUs.Pools; "" if the container owns CPUs.
 	Pool string        `json:"pool,omitempty"`
 	Used time.Duration `json:"usedNanoseconds"`
 	// Periods is the number of CFS periods in which the container ran. Throttled is the number of these periods in which

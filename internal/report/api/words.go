@@ -18,11 +18,11 @@ type Node struct {
 	// Agent is the process that answers.
 	Agent nodelock.Holder `json:"agent,omitzero"`
 	// Standby says why the agent decides nothing: another agent works on this node. This agent takes over when the
-	// other agent ends. It is "" if no other agent works.
+	// other agent ends. Standby is "" if no other agent works.
 	Standby     string    `json:"standby,omitempty"`
 	Started     time.Time `json:"started"`
 	ConfigFile  string    `json:"configFile,omitempty"`
-	ConfigGen   uint64    `json:"configGeneration"`
+	ConfigGen   uint64    `json:"configGeneration"`      // number of configurations that were in force since the start
 	ConfigError string    `json:"configError,omitempty"` // why a newer configuration file is not in force
 	// NotReady says why /readyz fails; "" while the agent is ready.
 	NotReady string `json:"notReady,omitempty"`
@@ -32,8 +32,8 @@ type Node struct {
 	Released bool `json:"released,omitempty"`
 	// ReleasedAt is when the agent was released; missing if Released is false.
 	ReleasedAt time.Time `json:"releasedAt,omitzero"`
-	// Observed is the last comparison of the node with the decisions. It is nil unless the agent runs with mode:
-	// observe.
+	// Observed is the last comparison of the node with the decisions. It is nil if the agent does not run with
+	// mode: observe.
 	Observed    *Observed    `json:"observed,omitempty"`
 	Attachments []Attachment `json:"attachments"`
 	CPUs        NodeCPUs     `json:"cpus"`
@@ -43,12 +43,12 @@ type Node struct {
 	PodSpecs []SpecSource `json:"podSpecs,omitempty"`
 	// Grants is the source of the devices that the kubelet assigned.
 	Grants *SpecSource `json:"deviceGrants,omitempty"`
-	// KubeletCPUs says how the agent knows which CPUs the kubelet has assigned; "" unless the configuration has
-	// authority: kubelet.
+	// KubeletCPUs says how the agent knows which CPUs the kubelet has assigned. It is "" if the kubelet assigns no CPUs
+	// (placement.authority is not kubelet).
 	KubeletCPUs string `json:"kubeletCPUs,omitempty"`
-	// HookServers are external policies; nil if none is configured.
+	// HookServers is the state of the hook servers; nil if hookServers.directory is empty.
 	HookServers *HookServers `json:"hookServers,omitempty"`
-	// ResourcePlugins allocate resources that pods request; nil if none can register.
+	// ResourcePlugins is the state of the plugins that allocate resources for pods; nil if no plugin can register.
 	ResourcePlugins *ResourcePlugins `json:"resourcePlugins,omitempty"`
 	// CPUClasses is the state of the CPU classes; nil if no CPU has a class.
 	CPUClasses *CPUClasses `json:"cpuClasses,omitempty"`
@@ -58,25 +58,26 @@ type Node struct {
 	CDIDevices []DeviceKind `json:"cdiDevices,omitempty"`
 	// NRIHost is the state of the agent's NRI host; nil if it is disabled.
 	NRIHost *NRIHost `json:"nriHost,omitempty"`
-	// Cluster is the state of the API server's services; nil without cluster.enabled.
+	// Cluster is the state of the services that use the API server; nil if cluster.enabled is false.
 	Cluster    *Cluster    `json:"cluster,omitempty"`
 	Containers []Container `json:"containers"`
-	// Contested are files that other programs changed after the agent wrote them. The most often repaired file is first.
+	// Contested are files that other programs changed after the agent wrote them. First are the files that the agent
+	// repairs less often, then the files that it no longer writes, then the others.
 	Contested []Contested `json:"contested,omitempty"`
 	// WithoutCgroup are running containers that have no cgroup in the tree at cgroup.root.
 	WithoutCgroup []string `json:"withoutCgroup,omitempty"`
-	Unapplied     int      `json:"unapplied"`
-	Problems      int      `json:"problems"`
+	Unapplied     int      `json:"unapplied"` // number of decided values that are not in force
+	Problems      int      `json:"problems"`  // number of problems of pods and containers
 }
 
 // SpecSource is the state of a source of pod specs, or of the kubelet's PodResources API.
 type SpecSource struct {
 	Name  lifecycle.Source `json:"source"`
-	Up    bool             `json:"up"`
-	Pods  int              `json:"pods"`
-	Error string           `json:"error,omitempty"`
+	Up    bool             `json:"up"`              // the source answers
+	Pods  int              `json:"pods"`            // number of pods that the agent knows from the source
+	Error string           `json:"error,omitempty"` // why the source does not answer, or another problem
 	// WhyNoCPUs says why the PodResources API does not report which CPUs the kubelet has assigned. It is "" if the API
-	// reports them, and for other sources.
+	// reports these CPUs. It is also "" for all sources other than the PodResources API.
 	WhyNoCPUs string `json:"noCPUs,omitempty"`
 }
 
@@ -98,7 +99,7 @@ func (s SpecSource) State() string {
 	case s.Up:
 		return "answers, " + pods
 	case s.Pods > 0:
-		return s.Error + "; " + pods + " known from before"
+		return s.Error + "; " + pods + " known from earlier answers"
 	}
 	return s.Error
 }
@@ -106,7 +107,7 @@ func (s SpecSource) State() string {
 // Hook is a hook, and whether it can take effect on this node.
 type Hook struct {
 	Name    string            `json:"name"`
-	Enabled bool              `json:"enabled"`
+	Enabled bool              `json:"enabled"` // in the configuration
 	Finding lifecycle.Finding `json:"effective"`
 }
 
@@ -126,21 +127,22 @@ type Rule struct {
 	Matched uint64 `json:"matched"`
 }
 
-// HookServers is the state of the hook servers, which are external policies. The agent calls Servers in this order.
+// HookServers is the state of the hook servers, which are external policies. The agent calls the servers in the order
+// of Servers.
 type HookServers struct {
 	Directory string       `json:"directory"`
 	Error     string       `json:"error,omitempty"`
 	Servers   []HookServer `json:"servers,omitempty"`
 }
 
-// HookServer is a file of the directory, and the state of the hook server that it names.
+// HookServer is a file in HookServers.Directory, and the state of the hook server that the file names.
 type HookServer struct {
 	File      string   `json:"file"`
 	Endpoint  string   `json:"endpoint,omitempty"`
-	Policy    string   `json:"failurePolicy,omitempty"`
-	Stages    []string `json:"stages,omitempty"`
-	InForce   bool     `json:"inForce"`
-	Suspended bool     `json:"resting,omitempty"` // not called for some time, because several calls in a row had no answer
+	Policy    string   `json:"failurePolicy,omitempty"` // what the agent does after a failed call
+	Stages    []string `json:"stages,omitempty"`        // the lifecycle steps at which the agent calls the server
+	InForce   bool     `json:"inForce"`                 // a valid version of the file is in force
+	Suspended bool     `json:"resting,omitempty"`       // not called for some time, because several calls in a row had no answer
 	Calls     uint64   `json:"calls"`
 	Failed    uint64   `json:"failed"`
 	Error     string   `json:"error,omitempty"`
@@ -178,18 +180,19 @@ type Attachment struct {
 	// Unsupported has the fields that newer versions of the runtime support and this version does not.
 	Unsupported []string `json:"lacks,omitempty"`
 	Error       string   `json:"error,omitempty"`
-	// WhyActive says why this attachment is active. It is "" unless the agent chooses the attachment (attach: auto).
+	// WhyActive says why the agent chose this attachment. It is "" if the configuration names the attachment (attach is
+	// not auto).
 	WhyActive string `json:"inForce,omitempty"`
 }
 
 // Live reports whether the attachment is connected to the runtime, or synchronised with it.
 func (a Attachment) Live() bool { return a.State == "connected" || a.State == "synchronised" }
 
-// NodeCPUs says who may use which CPUs of a node. The CPUs are kernel lists.
+// NodeCPUs says who may use which CPUs of a node. The CPUs are lists in the format of the kernel, such as 0-3,8.
 type NodeCPUs struct {
 	Online    string  `json:"online"`
 	Reserved  string  `json:"reserved,omitempty"`
-	Exclusive string  `json:"exclusive,omitempty"`
+	Exclusive string  `json:"exclusive,omitempty"` // CPUs that pods own
 	Shared    string  `json:"shared"`
 	Reclaimed string  `json:"reclaimed"`
 	Nodes     []NUMA  `json:"nodes"`
@@ -202,14 +205,14 @@ type Pool struct {
 	Name    string `json:"name"` // such as `shared`, `shared web`, `shared of node 1`
 	Class   string `json:"class"`
 	CPUs    string `json:"cpus"`
-	Members int    `json:"members"` // live containers
+	Members int    `json:"members"` // number of live containers
 }
 
 // NUMA describes the CPUs and the memory of a NUMA node.
 type NUMA struct {
 	ID      int      `json:"id"`
 	CPUs    string   `json:"cpus"`
-	Package int      `json:"package"`          // socket of its first CPU; -1 for a node with only memory
+	Package int      `json:"package"`          // socket of the first CPU; -1 for a node with only memory
 	Cores   []string `json:"cores,omitempty"`  // the CPUs of each core
 	Caches  []string `json:"caches,omitempty"` // the CPUs of each L3 cache, if there are several
 	Memory  uint64   `json:"memory,omitempty"` // bytes
@@ -233,24 +236,25 @@ type Container struct {
 	ID          string            `json:"id,omitempty"`
 	State       string            `json:"state"`
 	Class       string            `json:"class"`
-	ClassFrom   string            `json:"classFrom,omitempty"`
-	QoS         string            `json:"qos"`  // Kubernetes QoS class
-	CPUGroup    string            `json:"seat"` // exclusive, or the name of its pool
+	ClassFrom   string            `json:"classFrom,omitempty"` // the key that requested the class
+	QoS         string            `json:"qos"`                 // Kubernetes QoS class
+	CPUGroup    string            `json:"seat"`                // exclusive, or the name of the container's pool
 	CPUs        string            `json:"cpus"`
 	Limits      *Limits           `json:"limits,omitempty"` // nil for a container that has ended
 	Labels      map[string]string `json:"labels,omitempty"` // labels of the pod
 	CPUGroupWhy string            `json:"seatWhy,omitempty"`
-	// CPUClasses are the classes of the container's CPUs. Only Explain sets it. It is nil if no CPU of the node has a
-	// class.
+	// CPUClasses are the classes of the container's CPUs. Only `trimtab explain` gets them. The list is nil if no CPU of
+	// the node has a class.
 	CPUClasses []ContainerCPUClass `json:"cpuClasses,omitempty"`
-	// Demotion is how much memory was moved to slow memory nodes. Only Explain sets it. It is nil if the container does
-	// not have both fast and slow memory.
+	// Demotion is how much memory was moved to slow memory nodes. Only `trimtab explain` gets it. It is nil if the
+	// container does not have both fast and slow memory.
 	Demotion  *ContainerDemotion  `json:"demotion,omitempty"`
-	Facts     []Fact              `json:"facts,omitempty"` // only Explain sets it
+	Facts     []Fact              `json:"facts,omitempty"` // only for `trimtab explain`
 	Values    []Value             `json:"values,omitempty"`
 	PodValues []Value             `json:"podValues,omitempty"`
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
-	// ReleasedAt is when the agent was released and restored all values; missing if it was not. Only Explain sets it.
+	// ReleasedAt is when 'trimtab release' made the agent restore all values; missing without a release. Only `trimtab
+	// explain` gets it.
 	ReleasedAt time.Time `json:"releasedAt,omitzero"`
 }
 
@@ -266,9 +270,9 @@ type Contested struct {
 	Owner        string `json:"owner"` // container or sandbox id
 	File         string `json:"file"`
 	Repairs      uint64 `json:"writes"`         // number of repairs by the agent
-	GaveUpReason string `json:"left,omitempty"` // why the agent no longer writes the file; empty if it does
-	// RepairReason says why the agent still repairs the file, but less often: the values in the file separate the
-	// containers. It is empty for other files.
+	GaveUpReason string `json:"left,omitempty"` // why the agent no longer writes the file; empty if the agent still writes it
+	// RepairReason says that the agent repairs the file less often, and why. The agent does so for cpuset files, whose
+	// values separate the containers. RepairReason is empty for all other files.
 	RepairReason string `json:"kept,omitempty"`
 }
 
@@ -280,15 +284,15 @@ type Fact struct {
 	Note  string           `json:"note,omitempty"`
 }
 
-// Value is one decided value and its state.
+// Value is one value that the agent decided, and whether it is in force.
 type Value struct {
-	Field   string           `json:"field"` // with its key, such as "env NVIDIA_VISIBLE_DEVICES"
+	Field   string           `json:"field"` // if it has entries, with the key of one: "env NVIDIA_VISIBLE_DEVICES"
 	Value   string           `json:"value"`
 	Why     lifecycle.Reason `json:"why"`
-	Channel string           `json:"channel"` // such as "nri create", "nri update" or "kernel"
-	Applied bool             `json:"applied"`
-	Note    string           `json:"note,omitempty"` // why it is not applied, or another remark
-	// Kernel and Missing are set only in mode observe. Kernel is the value that the node has instead. Missing is why
+	Channel string           `json:"channel"`        // how the value reached the container, such as "nri create" or "kernel"
+	Applied bool             `json:"applied"`        // the value is in force
+	Note    string           `json:"note,omitempty"` // why the value is not in force, or another remark
+	// Kernel and Missing are set only in mode observe. Kernel is the value that the node has now. Missing is why
 	// the decided value is not in force.
 	Kernel  string        `json:"kernel,omitempty"`
 	Missing MissingReason `json:"missing,omitempty"`
@@ -324,7 +328,7 @@ const (
 	CreateOnly    MissingReason = "create only"    // the container was created without the value
 	BadCgroup     MissingReason = "bad cgroup"     // the agent does not know the path of the cgroup
 	KernelRefused MissingReason = "kernel refused" // refused by the kernel, or by the agent's check before the write
-	LeftAlone     MissingReason = "left alone"     // another program keeps writing it, and the agent gave up
+	LeftAlone     MissingReason = "left alone"     // another program keeps writing the file, and the agent gave up
 	Differs       MissingReason = "differs"        // mode observe: the node has another value
 	NotCompared   MissingReason = "not compared"   // mode observe: no file of the node shows the value
 )
@@ -334,9 +338,10 @@ func MissingReasons() []MissingReason {
 	return []MissingReason{NotYet, NoCgroup, NotCarried, Ceded, CreateOnly, BadCgroup, KernelRefused, LeftAlone, Differs, NotCompared}
 }
 
-// Summary is the state of the node in numbers, for metrics. Its texts are values of labels, which have few values.
+// Summary is the state of the node in numbers, for metrics. Its strings become values of metric labels, so each string
+// has only a few possible values.
 type Summary struct {
-	Attached      bool
+	Attached      bool // a runtime is attached
 	Connections   []Connection
 	Classes       map[string]int // live containers, by class
 	Unapplied     map[MissingReason]int
@@ -349,7 +354,7 @@ type Summary struct {
 	Drift         map[string]uint64 // values repaired after another program changed them, by setting
 	Ceded         map[string]int    // values that the agent left to programs that keep writing them, by setting
 	Contested     map[string]int    // values that other programs keep changing and that the agent keeps repairing, by setting
-	LastSync      time.Time         // the zero time if there was none
+	LastSync      time.Time         // the last list of containers from the runtime; the zero time if there was none
 	ConfigGen     uint64
 	ConfigError   bool
 	// Observed is the last comparison in mode observe; nil in mode enforce.
@@ -361,19 +366,19 @@ type Summary struct {
 	// HookServers has the hook servers, by the name of their file. The value is true if the file is in force and the
 	// agent calls the server.
 	HookServers map[string]bool
-	// ResourcePlugins has the plugins by resource. The value is true if the plugin answers. PendingRemovals counts for
-	// each plugin the ended pods that it has not released yet.
+	// ResourcePlugins has the plugins by resource. The value is true if the plugin answers. PendingRemovals counts,
+	// for each plugin, the ended pods whose allocations the plugin has not released yet.
 	ResourcePlugins map[string]bool
 	PendingRemovals map[string]int
 	// NRIPlugins has the plugins of the NRI host, by name. The value is true if the plugin is connected.
 	NRIPlugins map[string]bool
-	// Cluster is the state of the API server's services; nil without cluster.enabled.
+	// Cluster is the state of the services that use the API server; nil if cluster.enabled is false.
 	Cluster *Cluster
 }
 
 // Connection is an attachment, its state, and all states that it can have.
 type Connection struct {
-	Mode   string
+	Mode   string // the name of the attachment
 	State  string
 	States []string
 	Live   bool // registered and synchronised
@@ -392,7 +397,7 @@ type Event struct {
 	Op        string              `json:"op,omitempty"` // the id of the event in the log
 	Time      time.Time           `json:"time"`
 	Kind      string              `json:"kind"`
-	From      string              `json:"from"`
+	From      string              `json:"from"` // where the event came from, such as nri or kernel
 	Pod       string              `json:"pod,omitempty"`
 	PodUID    string              `json:"-"` // for reports that leave the node
 	Container string              `json:"container,omitempty"`
@@ -400,9 +405,9 @@ type Event struct {
 	Values    []Value             `json:"values,omitempty"`
 	Changed   []string            `json:"changed,omitempty"` // what other containers lost or got
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
-	Rejected  string              `json:"rejected,omitempty"`
-	Unaligned bool                `json:"-"` // the topology manager rejected it
-	// DecidedBefore means that the agent had already decided this creation, through another attachment. It recognised
-	// the container by its record, and the earlier decision stays in force.
+	Rejected  string              `json:"rejected,omitempty"` // why the agent refused the pod or container
+	Unaligned bool                `json:"-"`                  // the agent's topology manager rejected the container
+	// DecidedBefore means that the agent had already decided this creation, through another attachment. The agent
+	// recognised the container by its record, and the earlier decision stays in force.
 	DecidedBefore bool `json:"again,omitempty"`
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// LoadLines draws each NUMA node in pairs of lines: the load of its CPUs (0 to 1), and below it who may use them. If
-// busy is empty, it draws only who may use the CPUs.
+// LoadLines draws each NUMA node in pairs of lines. The first line shows the load of each CPU, and the second line
+// shows the marks of the CPUs. busy has the load by CPU id, from 0 to 1. If busy is empty, LoadLines draws only the
+// marks.
 func LoadLines(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []string {
 	marks := New(c).marks
 	widest := 0
@@ -22,7 +23,7 @@ func LoadLines(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []
 	for _, n := range c.Nodes {
 		ids := CPUs(n.CPUs)
 		if len(ids) == 0 {
-			lines = append(lines, term.Cut(fmt.Sprintf("node %-2d %-*s         %s", n.ID, widest, "-", MemoryOnly(n)), width))
+			lines = append(lines, term.Cut(fmt.Sprintf("node %-2d %-*s         %s", n.ID, widest, "-", MemoryOnlyText(n)), width))
 			continue
 		}
 		label := fmt.Sprintf("node %-2d %-*s  %s  ", n.ID, widest, n.CPUs, averagePercent(busy, ids))
@@ -49,13 +50,13 @@ func LoadLines(c api.NodeCPUs, busy map[int]float64, width int, ink term.Ink) []
 // barCharacters are the characters that Bar returns, from idle to busy.
 const barCharacters = "▁▂▃▄▅▆▇█"
 
-// Bar shows a share as one character.
+// Bar returns one character that shows a share from 0 to 1.
 func Bar(share float64) string {
 	all := []rune(barCharacters)
 	return string(all[min(len(all)-1, int(share*float64(len(all))))])
 }
 
-// loadBar shows the load of a CPU as one character, or "?" if the load is unknown.
+// loadBar returns one character that shows the load of a CPU, or "?" if the load is unknown.
 func loadBar(busy map[int]float64, id int) string {
 	share, known := busy[id]
 	if !known {
@@ -64,7 +65,8 @@ func loadBar(busy map[int]float64, id int) string {
 	return Bar(share)
 }
 
-// averagePercent formats the mean load of a set of CPUs as a percentage. It returns "-" if no load of them is known.
+// averagePercent formats the mean load of a set of CPUs as a percentage. It leaves out CPUs whose load is unknown, and
+// returns "-" if the load of no CPU is known.
 func averagePercent(busy map[int]float64, ids []int) string {
 	sum, n := 0.0, 0
 	for _, id := range ids {

@@ -17,7 +17,7 @@ const (
 	cpusPerGroup = 8  // CPUs between two spaces
 )
 
-// Text draws one or more lines for each NUMA node, and the legend.
+// Text draws one or more lines of marks for each NUMA node, and the legend.
 func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 	widest := 0
 	for _, n := range c.Nodes {
@@ -25,7 +25,7 @@ func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 	}
 	for _, n := range c.Nodes {
 		if n.CPUs == "" {
-			fmt.Fprintf(w, "  node %-2d  %*s  %s\n", n.ID, widest, "-", MemoryOnly(n))
+			fmt.Fprintf(w, "  node %-2d  %*s  %s\n", n.ID, widest, "-", MemoryOnlyText(n))
 			continue
 		}
 		label := fmt.Sprintf("  node %-2d  %*s  ", n.ID, widest, n.CPUs)
@@ -36,7 +36,7 @@ func (p Map) Text(w io.Writer, c api.NodeCPUs) {
 	}
 	for _, o := range p.legend {
 		text := o.text
-		if o.pod == "" { // the text of an owner has its CPUs
+		if o.pod == "" { // the text of a pod's entry already has the CPUs
 			text += ": " + topology.FormatList(p.cpusWith(o.mark))
 		}
 		fmt.Fprintf(w, "  %s %s\n", o.mark, text)
@@ -54,14 +54,15 @@ func (p Map) cpusWith(mark string) (ids []int) {
 	return ids
 }
 
-// MemoryOnly describes a NUMA node that has no CPUs, such as CXL memory.
-func MemoryOnly(n api.NUMA) string {
+// MemoryOnlyText describes a NUMA node that has no CPUs, such as CXL memory.
+func MemoryOnlyText(n api.NUMA) string {
 	if n.Memory == 0 {
 		return "no CPUs and no memory"
 	}
 	return term.Bytes(int64(min(n.Memory, math.MaxInt64))) + " of memory, no CPUs"
 }
 
+// line returns the marks of CPUs, with a space between groups of cpusPerGroup marks.
 func (p Map) line(ids []int) string {
 	var groups []string
 	for group := range slices.Chunk(ids, cpusPerGroup) {

@@ -13,26 +13,28 @@ import (
 
 // The marks of CPUs that no pod owns. The marks of owned CPUs are letters.
 const (
-	markShared    = "s"
-	markReclaimed = "r"
-	markBoth      = "·"
-	markBalloon   = "b"
-	markReserved  = "#"
-	markNone      = "-"
+	markShared    = "s" // in the shared pool only
+	markReclaimed = "r" // in the reclaimed pool only
+	markBoth      = "·" // in the shared and in the reclaimed pool
+	markBalloon   = "b" // in a balloon
+	markReserved  = "#" // reserved
+	markNone      = "-" // in no pool
 
-	// TooManyOwners is the mark of CPUs of pods that get no letter, because all letters are taken.
+	// TooManyOwners is the mark of owned CPUs whose pod has no letter, because other pods use all letters.
 	TooManyOwners = "*"
 )
 
 // balloonClass is the class of pools that are balloons. Only the containers of a balloon may use its CPUs.
 const balloonClass = "balloon"
 
+// letters are the marks of CPUs that pods own: one letter for each pod.
 const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// legendEntry explains one mark in the legend of a map.
-type legendEntry struct{ mark, pod, text string } // pod is empty if no pod owns the CPUs
+// legendEntry explains one mark in the legend of a map. pod is the pod that owns the CPUs with this mark; empty if no
+// pod owns them.
+type legendEntry struct{ mark, pod, text string }
 
-// Mark is a character in a drawing, and the CPUs that have it.
+// Mark is a character in a drawing, and the CPUs that have this mark.
 type Mark struct {
 	Mark string
 	Pod  string // the pod that owns the CPUs, as namespace/name; empty if no pod owns them
@@ -60,13 +62,13 @@ func Marks(c api.NodeCPUs) []Mark {
 
 // Map has the mark of each CPU.
 type Map struct {
-	marks  map[int]string
-	pods   map[int]string // the pod that owns a CPU
+	marks  map[int]string // by CPU id
+	pods   map[int]string // by CPU id: the pod that owns the CPU, as namespace/name
 	legend []legendEntry
 }
 
-// New gives each CPU the mark of who may use it. A mark replaces earlier marks: first the pools set marks, then the
-// reserved CPUs, then the owners.
+// New gives each CPU a mark that shows who may use the CPU. It sets the marks of pools first, then the marks of
+// reserved CPUs, and then the letters of pods that own CPUs. A later mark of a CPU replaces an earlier mark.
 func New(c api.NodeCPUs) Map {
 	p := Map{marks: map[int]string{}, pods: map[int]string{}}
 	p.markPools(c)
@@ -102,7 +104,8 @@ func New(c api.NodeCPUs) Map {
 	return p
 }
 
-// assignLetters gives each pod without a letter the first free letter, while letters are free.
+// assignLetters gives each pod without a letter the first free letter. mark has the letters by pod. When all letters
+// are used, the remaining pods get none.
 func assignLetters(pods []string, mark map[string]string) {
 	used := map[string]bool{}
 	for _, m := range mark {
@@ -129,10 +132,11 @@ func assignLetters(pods []string, mark map[string]string) {
 type Letters struct {
 	mu sync.Mutex
 
-	byPod map[string]string
+	byPod map[string]string // the letter of each pod
 }
 
-// Mark sets the letters of grants. A letter is free again once its pod owns nothing.
+// Mark sets the Mark of each grant to the letter of the grant's pod. grants are all grants of the node. The letter of a
+// pod that has no grant any more is free again.
 func (l *Letters) Mark(grants []api.Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,6 +156,8 @@ func (l *Letters) Mark(grants []api.Grant) {
 	}
 }
 
+// markPools gives each online CPU the mark of its pool, or markNone if no pool has the CPU. It adds the pools' marks to
+// the legend.
 func (p *Map) markPools(c api.NodeCPUs) {
 	shared, reclaimed := CPUs(c.Shared), CPUs(c.Reclaimed)
 	for _, id := range CPUs(c.Online) {
@@ -191,6 +197,7 @@ func (p *Map) markPools(c api.NodeCPUs) {
 	}
 }
 
+// setMark gives CPUs the mark of a legend entry, and adds the entry to the legend.
 func (p *Map) setMark(ids []int, o legendEntry) {
 	for _, id := range ids {
 		p.marks[id] = o.mark
@@ -198,7 +205,7 @@ func (p *Map) setMark(ids []int, o legendEntry) {
 	p.legend = append(p.legend, o)
 }
 
-// CPUs parses a list that the agent sent. It returns nothing for a malformed list.
+// CPUs returns the CPU ids of a kernel list that the agent sent, such as "0-3,8". It returns none for a malformed list.
 func CPUs(list string) []int {
 	ids, err := topology.ParseList(list)
 	if err != nil {

@@ -24,13 +24,13 @@ const (
 	svgWidth   = 640
 )
 
-// svgOwners are the colours of pods that own CPUs. Colour-blind people can distinguish them, and each CPU also has the
-// letter of its pod. After the last colour, the first one is used again.
+// svgOwners are the colours of CPUs that a pod owns, by the pod's letter. After the last colour, the first colour is
+// used again. Colour-blind people can distinguish the colours, and each CPU also shows the letter.
 var svgOwners = []string{
 	"#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#b8860b", "#5f9ea0", "#9370db",
 }
 
-// svgFills are the colours of CPUs that no pod owns.
+// svgFills are the colours of the marks that are not letters.
 var svgFills = map[string]string{
 	markShared: "#d6e6f5", markReclaimed: "#dcefd2", markBoth: "#e4ebe8", markBalloon: "#e3dcf2", markReserved: "#8d949c", markNone: "#ffffff",
 	TooManyOwners: "#bbbbbb",
@@ -45,8 +45,8 @@ const (
 	Warning = ` fill="#b00020"`
 )
 
-// SVG draws the CPUs of a node below some lines of text: its packages, NUMA nodes, cores and threads. Each CPU has
-// the colour of who may use it, and a legend explains the colours. The file needs no other files.
+// SVG draws the packages, NUMA nodes, cores and CPUs of a node below the lines of text in head. The colour of a CPU
+// shows who may use the CPU, and a legend explains the colours. The SVG refers to no other files.
 func SVG(w io.Writer, head []Line, c api.NodeCPUs) error {
 	var body bytes.Buffer
 	d := drawing{out: &body, cpuMap: New(c), y: svgMargin + 4}
@@ -62,31 +62,32 @@ func SVG(w io.Writer, head []Line, c api.NodeCPUs) error {
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="13">`+"\n"+
 		`<rect width="%[1]d" height="%[2]d" fill="#fbfbfa"/>`+"\n%[3]s</svg>\n", width, height, body.String())
 	if err != nil {
-		return fmt.Errorf("write: %w", err)
+		return fmt.Errorf("write the SVG: %w", err)
 	}
 	return nil
 }
 
-// drawing is a drawing in progress. It is written from top to bottom: y is the position of the next line, and right is
-// how wide the drawing is so far.
+// drawing is an unfinished drawing, which is written from top to bottom.
 type drawing struct {
-	out      *bytes.Buffer
-	cpuMap   Map
-	y, right int
+	out    *bytes.Buffer
+	cpuMap Map
+	y      int // the bottom of what is drawn, in pixels from the top
+	right  int // the right edge of what is drawn, in pixels from the left
 }
 
+// text writes a text that begins at x, with its baseline at y.
 func (d *drawing) text(x, y int, attributes, text string) {
 	fmt.Fprintf(d.out, `<text x="%d" y="%d"%s>%s</text>`+"\n", x, y, attributes, escape(text))
 	d.right = max(d.right, x+len([]rune(text))*15/2)
 }
 
-// line writes a line of text at the left.
+// line writes a line of text at the left margin, below what is drawn.
 func (d *drawing) line(attributes, text string) {
 	d.y += svgLine
 	d.text(svgMargin, d.y-5, attributes, text)
 }
 
-// byPackage groups the nodes by package, in order. If the agent reports no packages, all nodes are one group.
+// byPackage groups the NUMA nodes by CPU package, in order. If the agent reports no packages, all nodes are one group.
 func byPackage(nodes []api.NUMA) [][]api.NUMA {
 	var groups [][]api.NUMA
 	for i, n := range nodes {
@@ -98,7 +99,7 @@ func byPackage(nodes []api.NUMA) [][]api.NUMA {
 	return groups
 }
 
-// packageTitle returns the title of a group of byPackage.
+// packageTitle returns the title of a group of byPackage. Nodes that have only memory have the package -1.
 func packageTitle(nodes []api.NUMA) string {
 	if nodes[0].Package < 0 {
 		return "memory only"
@@ -155,7 +156,7 @@ func (d *drawing) node(n api.NUMA, x, y int) (width, height int) {
 	return width, height
 }
 
-// cores returns the threads of each core. If the agent does not report cores, each CPU is a core.
+// cores returns the CPUs of each core of a NUMA node. If the agent reports no cores, each CPU counts as a core.
 func cores(n api.NUMA) [][]int {
 	var all [][]int
 	for _, list := range n.Cores {
@@ -169,7 +170,7 @@ func cores(n api.NUMA) [][]int {
 	return all
 }
 
-// core draws the threads of a core, and returns the x position of the next core.
+// core draws the CPUs of a core from x to the right, and returns the x position of the next core.
 func (d *drawing) core(ids []int, x, y int) int {
 	for _, id := range ids {
 		mark := d.cpuMap.marks[id]
@@ -187,7 +188,7 @@ func (d *drawing) core(ids []int, x, y int) int {
 	return x + svgGap
 }
 
-// markMeaning returns what the legend says about a mark.
+// markMeaning returns the legend's text for a mark.
 func (d *drawing) markMeaning(mark string) string {
 	for _, o := range d.cpuMap.legend {
 		if o.mark == mark {
@@ -197,9 +198,9 @@ func (d *drawing) markMeaning(mark string) string {
 	return "in no pool"
 }
 
-// markColor returns the colour of a mark: that of a pool, or that of the owner with this letter.
-func markColor(mark string, pools map[string]string, owners []string) string {
-	if color, pool := pools[mark]; pool {
+// markColor returns the colour of a mark: from owners if the mark is the letter of a pod, and from others if it is not.
+func markColor(mark string, others map[string]string, owners []string) string {
+	if color, found := others[mark]; found {
 		return color
 	}
 	return owners[strings.Index(letters, mark)%len(owners)]
@@ -221,11 +222,12 @@ func (d *drawing) legend(c api.NodeCPUs) {
 	}
 }
 
+// gib formats a number of bytes in GiB.
 func gib(bytes uint64) string {
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
-// escape makes foreign text valid in XML. It replaces characters that XML does not allow by U+FFFD.
+// escape makes a text from the agent valid in XML. It replaces characters that XML does not allow by U+FFFD.
 func escape(text string) string {
 	var b bytes.Buffer
 	_ = xml.EscapeText(&b, []byte(text)) // writing to a buffer cannot fail

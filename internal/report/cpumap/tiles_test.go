@@ -126,7 +126,7 @@ func TestTiles(t *testing.T) {
 	if d := cmp.Diff(want, drawn(term.Block{Lines: got.Lines[:8]})); d != "" {
 		t.Error(d)
 	}
-	for _, text := range []string{"A  a/one alone", "B  a/two alone", "shared pool", "#  reserved", "!  granted to one pod, usable by another"} {
+	for _, text := range []string{"A  a/one alone", "B  a/two alone", "shared pool", "#  reserved", "!  owned by one pod, but another pod may use it"} {
 		if !strings.Contains(drawn(got), text) {
 			t.Errorf("the legend has no %q:\n%s", text, drawn(got))
 		}

@@ -125,7 +125,7 @@ func TestLeftOut(t *testing.T) {
 		want                 string
 		gpus, cards          int
 	}{
-		{name: "as it is", want: "GPU 0000:b2:00.0: it has no driver", gpus: 2, cards: 2},
+		{name: "as it is", want: "GPU 0000:b2:00.0: no driver reports this GPU", gpus: 2, cards: 2},
 		{"never used", gpu, "GPU-5b0e1f5e-7c53-44a2-9c11-0d1c3f4a7a01", "GPU-????????-????-????-????-????????????", "nvidia-persistenced", 1, 2},
 		{"excluded", gpu, "Excluded:	 No", "Excluded:	 Yes", "excludes it", 1, 2},
 		{"no minor", gpu, "Device Minor: 	 1", "Device Minor: 	 -", "no minor number", 1, 2},

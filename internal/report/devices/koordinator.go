@@ -12,18 +12,19 @@ import (
 // MissingAnnotation is the annotation of a Device that lists what the Device does not contain, and why.
 const MissingAnnotation = "trimtab.io/left-out"
 
-// Labels of a Node that NVIDIA's gpu-feature-discovery sets from what NVIDIA's library reports about the GPUs.
+// Labels that NVIDIA's gpu-feature-discovery sets on a Node. The values come from NVIDIA's library.
 const (
 	memoryLabel  = "nvidia.com/gpu.memory"  // memory of each GPU in MiB
 	productLabel = "nvidia.com/gpu.product" // contains -MIG- if memoryLabel is about MIG instances
 )
 
-// whyUnhealthy is why the Device reports GPUs of unknown memory size as not healthy. Koordinator's scheduler divides by
-// the memory size, and would allocate a GPU without one to any pod (deviceshare, memoryBytesToRatio, read at a7a1b76).
-const whyUnhealthy = "the memory size of GPUs is unknown without NVIDIA's library, so they count as not healthy and no pod gets one"
+// whyUnhealthy is the reason for users why the Device reports GPUs of unknown memory size as not healthy. Koordinator's
+// scheduler divides by the memory size, and allocates a healthy GPU without a memory size to any pod (deviceshare,
+// memoryBytesToRatio, read at commit a7a1b76).
+const whyUnhealthy = "the memory size of GPUs is unknown without NVIDIA's library, so the GPUs count as not healthy, and no pod gets a GPU"
 
 // Device returns the annotations and the top-level fields of the node's Device (scheduling.koordinator.sh/v1alpha1).
-// labels are the labels of the Node.
+// The parameter labels has the labels of the Node.
 func (i Inventory) Device(labels map[string]string) (annotations map[string]string, fields map[string]any) {
 	all := []any{}
 	memory, _ := i.memory(labels)
@@ -53,7 +54,7 @@ func (i Inventory) Device(labels map[string]string) (annotations map[string]stri
 	return map[string]string{MissingAnnotation: i.MissingText(labels)}, map[string]any{"metadata": map[string]any{"labels": i.labels()}, "spec": map[string]any{"devices": all}}
 }
 
-// MissingText describes what the Device does not contain, and why. It returns "" if nothing is missing.
+// MissingText describes for users what the Device does not contain, and why. It returns "" if nothing is missing.
 func (i Inventory) MissingText(labels map[string]string) string {
 	var out []string
 	if len(i.GPUs) > 0 {
@@ -65,11 +66,11 @@ func (i Inventory) MissingText(labels map[string]string) string {
 	return strings.Join(append(out, i.Missing...), "; ")
 }
 
-// memory returns the bytes of memory of each GPU from the Node's labels. If the labels do not have it, it returns 0
-// and the reason.
+// memory returns the memory size of each GPU in bytes, from the Node's labels. If the labels do not have the size, it
+// returns 0 and the reason.
 func (i Inventory) memory(labels map[string]string) (bytes int64, why string) {
 	if slices.ContainsFunc(i.GPUs, func(g GPU) bool { return g.Model != i.GPUs[0].Model }) {
-		return 0, "the Node's label " + memoryLabel + " describes one model, and the node has several"
+		return 0, "the Node's label " + memoryLabel + " describes one GPU model, but the node has several models"
 	}
 	if strings.Contains(labels[productLabel], "-MIG-") {
 		return 0, fmt.Sprintf("the Node's label %s describes MIG instances, not GPUs (%s)", memoryLabel, labels[productLabel])
@@ -86,7 +87,7 @@ func (i Inventory) memory(labels map[string]string) (bytes int64, why string) {
 	return mebibytes << 20, ""
 }
 
-// labels returns the labels of the Device, as koordlet sets them.
+// labels returns the labels of the Device. Koordlet sets the same labels.
 func (i Inventory) labels() map[string]any {
 	out := map[string]any{}
 	if len(i.GPUs) == 0 {

@@ -15,35 +15,35 @@ import (
 // Inventory has the GPUs and RDMA cards of a node.
 type Inventory struct {
 	GPUs   []GPU  // in order of minor number
-	Driver string // version of the GPUs' driver; "" if unknown
+	Driver string // the version of the NVIDIA driver; "" if unknown
 	RDMA   []RDMA // in order of minor number
-	// Missing names the devices that Read left out, each with the reason.
+	// Missing has one text for each device that Read left out: the device and the reason.
 	Missing []string
 }
 
 // PCI is the position of a device on the PCI bus.
 type PCI struct {
 	Bus  string // domain:bus:device.function
-	Node int    // NUMA node; 0 if the firmware names none
+	Node int    // the id of the NUMA node; 0 if the firmware names no NUMA node
 	Root string // the PCIe root, such as pci0000:3a
 }
 
-// GPU is an NVIDIA GPU that its driver reports.
+// GPU is an NVIDIA GPU that the NVIDIA driver reports.
 type GPU struct {
 	PCI
 
 	UUID, Model string
-	Minor       int
+	Minor       int // the number N of the device node /dev/nvidiaN
 }
 
 // RDMA is a physical function of an RDMA card.
 type RDMA struct {
 	PCI
 
-	Name   string // the kernel's name, such as mlx5_0
-	Minor  int
-	Active bool     // all its ports are active
-	VFs    []string // PCI addresses of its virtual functions, ascending
+	Name   string   // the kernel's name, such as mlx5_0
+	Minor  int      // the number of the card: the number in its name, or the number of its verbs device
+	Active bool     // all ports of the card are active
+	VFs    []string // the PCI addresses of the virtual functions of this physical function, ascending
 }
 
 const (
@@ -56,8 +56,9 @@ const (
 	displayClass = "0x03"                    // PCI class of GPUs
 )
 
-// Read reads the devices of a node from /proc and /sys. It leaves out a device that disappears during the read, or that
-// lacks something that a scheduler needs, and adds it to Missing. It returns an error if it cannot read a directory.
+// Read reads the GPUs and RDMA cards of a node from /proc and /sys. It leaves out a device that disappears during the
+// read, and a device without the data that a scheduler needs. Read lists these devices in Missing. It returns an error
+// if it cannot read a directory.
 func Read(proc, sys fs.FS) (Inventory, error) {
 	var i Inventory
 	if err := i.readGPUs(proc, sys); err != nil {
@@ -69,8 +70,8 @@ func Read(proc, sys fs.FS) (Inventory, error) {
 	return i, nil
 }
 
-// readGPUs reads the GPUs that the driver reports. It adds to Missing the GPUs on the PCI bus that the driver does not
-// report: they have no driver, or one that does not work.
+// readGPUs reads the GPUs that the NVIDIA driver reports. It adds to Missing the GPUs on the PCI bus that the driver
+// does not report. These GPUs have no driver, or a driver that does not work.
 func (i *Inventory) readGPUs(proc, sys fs.FS) error {
 	names, err := listDir(proc, gpusDir)
 	if err != nil {
@@ -97,13 +98,13 @@ func (i *Inventory) readGPUs(proc, sys fs.FS) error {
 	for _, bus := range all {
 		at := path.Join(pciDir, bus)
 		if !named[bus] && readText(sys, path.Join(at, "vendor")) == nvidiaVendor && strings.HasPrefix(readText(sys, path.Join(at, "class")), displayClass) {
-			i.leaveOut("GPU", bus, "it has no driver")
+			i.leaveOut("GPU", bus, "no driver reports this GPU")
 		}
 	}
 	return nil
 }
 
-// readGPU reads one GPU. It returns a reason if the GPU must be left out.
+// readGPU reads the GPU with a PCI address. If the GPU must be left out, readGPU returns the reason why.
 func readGPU(proc, sys fs.FS, bus string) (g GPU, why string) {
 	information, err := fs.ReadFile(proc, path.Join(gpusDir, bus, "information"))
 	if err != nil {
@@ -131,18 +132,19 @@ func readGPU(proc, sys fs.FS, bus string) (g GPU, why string) {
 	return g, ""
 }
 
-// readRDMACards reads the physical functions of RDMA cards, each with its virtual functions.
+// readRDMACards reads the physical functions of RDMA cards. Each entry has the virtual functions of the physical
+// function.
 func (i *Inventory) readRDMACards(sys fs.FS) error {
 	names, err := listDir(sys, rdmaCardsDir)
 	if err != nil {
 		return err
 	}
-	taken := map[int]string{}
+	busByMinor := map[int]string{}
 	for _, name := range names {
 		at := path.Join(rdmaCardsDir, name)
 		target, err := fs.ReadLink(sys, path.Join(at, "device"))
 		if err != nil {
-			continue // not on a PCI bus: a software device such as rxe0
+			continue // the card is a software device, such as rxe0, and is not on a PCI bus
 		}
 		bus := path.Base(target)
 		pci := path.Join(pciDir, bus)
@@ -152,17 +154,17 @@ func (i *Inventory) readRDMACards(sys fs.FS) error {
 		if _, err := fs.Lstat(sys, path.Join(pci, "physfn")); err == nil {
 			continue
 		}
-		r := RDMA{Name: name, Minor: minor(sys, name), Active: isActive(sys, at), VFs: virtualFunctions(sys, pci)}
+		r := RDMA{Name: name, Minor: cardNumber(sys, name), Active: isActive(sys, at), VFs: virtualFunctions(sys, pci)}
 		r.PCI, err = readPCI(sys, bus)
 		switch {
 		case err != nil:
 			i.leaveOut("RDMA card", bus, err.Error())
 		case r.Minor < 0:
-			i.leaveOut("RDMA card", bus, "the kernel reports no number for "+name)
-		case taken[r.Minor] != "":
-			i.leaveOut("RDMA card", bus, fmt.Sprintf("%s has the same number %d", taken[r.Minor], r.Minor))
+			i.leaveOut("RDMA card", bus, "the kernel reports no number for the RDMA device "+name)
+		case busByMinor[r.Minor] != "":
+			i.leaveOut("RDMA card", bus, fmt.Sprintf("the RDMA card %s has the same number %d", busByMinor[r.Minor], r.Minor))
 		default:
-			taken[r.Minor] = bus
+			busByMinor[r.Minor] = bus
 			i.RDMA = append(i.RDMA, r)
 		}
 	}
@@ -173,9 +175,9 @@ func (i *Inventory) readRDMACards(sys fs.FS) error {
 // numberedName matches names of cards from which koordlet reads the card's number.
 var numberedName = regexp.MustCompile(`^mlx\d+_(\d+)$`)
 
-// minor returns the number of a card: the number in its name, as in koordlet, or else the number of its verbs device.
-// It returns -1 if the card has neither.
-func minor(sys fs.FS, name string) int {
+// cardNumber returns the number of an RDMA card. This is the number in the card's name, as in koordlet. If the name has no
+// number, it is the number of the card's verbs device. minor returns -1 if the card has neither number.
+func cardNumber(sys fs.FS, name string) int {
 	digits := ""
 	if m := numberedName.FindStringSubmatch(name); m != nil {
 		digits = m[1]
@@ -189,7 +191,7 @@ func minor(sys fs.FS, name string) int {
 	return n
 }
 
-// isActive reports whether a card has ports and all of them are active.
+// isActive reports whether a card has ports, and all ports of the card are active.
 func isActive(sys fs.FS, card string) bool {
 	ports, err := listDir(sys, path.Join(card, "ports"))
 	if err != nil || len(ports) == 0 {
@@ -207,7 +209,7 @@ func isActive(sys fs.FS, card string) bool {
 func virtualFunctions(sys fs.FS, pci string) (out []string) {
 	links, err := fs.Glob(sys, path.Join(pci, "virtfn*"))
 	if err != nil {
-		return nil // the pattern is well formed, and an address has no wildcard
+		return nil // cannot happen, because the pattern is valid
 	}
 	for _, link := range links {
 		if target, err := fs.ReadLink(sys, link); err == nil {
@@ -218,13 +220,13 @@ func virtualFunctions(sys fs.FS, pci string) (out []string) {
 	return out
 }
 
-// readPCI reads the NUMA node and the PCIe root of a device.
+// readPCI reads the NUMA node and the PCIe root of the device with a PCI address.
 func readPCI(sys fs.FS, bus string) (PCI, error) {
 	p := PCI{Bus: bus}
 	at := path.Join(pciDir, bus)
 	node, err := strconv.Atoi(readText(sys, path.Join(at, "numa_node")))
 	if err != nil {
-		return p, errors.New("the kernel reports no NUMA node for it, not even -1")
+		return p, errors.New("the kernel reports no NUMA node for the device, not even -1")
 	}
 	p.Node = max(0, node)
 	target, err := fs.ReadLink(sys, at)
@@ -237,16 +239,18 @@ func readPCI(sys fs.FS, bus string) (PCI, error) {
 			return p, nil
 		}
 	}
-	return p, fmt.Errorf("no PCIe root in %s", target)
+	return p, fmt.Errorf("the path %s of the device names no PCIe root", target)
 }
 
-func (i *Inventory) leaveOut(what, bus, why string) {
-	i.Missing = append(i.Missing, fmt.Sprintf("%s %s: %s", what, bus, why))
+// leaveOut adds a device to Missing. The kind is "GPU" or "RDMA card".
+func (i *Inventory) leaveOut(kind, bus, why string) {
+	i.Missing = append(i.Missing, fmt.Sprintf("%s %s: %s", kind, bus, why))
 }
 
-// listDir returns the sorted names of a directory's entries. It returns none if the directory does not exist.
-func listDir(of fs.FS, dir string) (out []string, err error) {
-	entries, err := fs.ReadDir(of, dir)
+// listDir returns the sorted names of a directory's entries. It returns no names and no error if the directory does not
+// exist.
+func listDir(fsys fs.FS, dir string) (out []string, err error) {
+	entries, err := fs.ReadDir(fsys, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -256,9 +260,9 @@ func listDir(of fs.FS, dir string) (out []string, err error) {
 	return out, err
 }
 
-// readText returns the text of a file without surrounding space, or "" if it cannot read the file.
-func readText(of fs.FS, name string) string {
-	data, err := fs.ReadFile(of, name)
+// readText returns the text of a file without space at both ends, or "" if it cannot read the file.
+func readText(fsys fs.FS, name string) string {
+	data, err := fs.ReadFile(fsys, name)
 	if err != nil {
 		return ""
 	}

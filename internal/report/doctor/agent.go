@@ -17,8 +17,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// checkConfig checks the agent's configuration, and returns it. It returns the defaults if the configuration is not
-// valid.
+// checkConfig checks the agent's configuration, and returns it. It returns the defaults if the file is missing, cannot
+// be read or is not valid.
 func checkConfig(c Check, h host, file string) (Check, config.Config) {
 	def := config.Default()
 	data, err := h.read(file)
@@ -38,7 +38,7 @@ func checkConfig(c Check, h host, file string) (Check, config.Config) {
 	return c.ok("%s is valid", file), parsed
 }
 
-// checkAgent asks the agent at a status socket for its state. It also returns that state; nil if no agent answers.
+// checkAgent asks the agent at the status socket for its state. It also returns the state; nil if no agent answers.
 func checkAgent(ctx context.Context, c Check, o Options, paths config.Paths) (Check, *api.Node) {
 	socket := paths.StatusSocket
 	if socket == "" {
@@ -61,19 +61,20 @@ func checkAgent(ctx context.Context, c Check, o Options, paths config.Paths) (Ch
 	return c.agentResult(got), &got
 }
 
-// agentFaults lists the faults that an agent reports under a label, with the finding of the check and its advice. If an
-// agent has several faults, the check reports the first one in this list.
+// agentFaults lists kinds of faults. label is the label of the line in which an agent reports such a fault. found and
+// do are the finding and the advice of the check. If an agent has several faults, the check reports the first one in
+// this list.
 var agentFaults = []struct{ label, found, do string }{
-	{"standby", "runs in standby", "stop one of the two agents: a node has one agent; see One agent on a node in docs/operate.md"},
-	{"released", "runs, and decides nothing", "restart the agent to put its decisions in force again, or remove it"},
+	{"standby", "runs in standby", "stop one of the two agents, because only one may work on a node; see \"One agent on a node\" in docs/operate.md"},
+	{"released", "runs, and decides nothing", "restart the agent to put its decisions in force again, or remove the agent from the node"},
 	{"not in force", "runs, but a part of its configuration is not in force", "correct the configuration; the agent watches the file"},
-	{"not saved", "runs, but it cannot save what a restart needs", "free disk space or repair the disk; the agent tries again by itself"},
+	{"not saved", "runs, but it cannot save the state that it needs after a restart", "free disk space or repair the disk; the agent tries again by itself"},
 	{
 		"no cgroup", "runs, but values of running containers are not in force",
-		"set cgroup.root to the path where the node's cgroup tree is mounted; in a container mount the node's /sys/fs/cgroup there, not the container's own",
+		"set cgroup.root to the path where the node's cgroup tree is mounted; in a container, mount the node's /sys/fs/cgroup at this path, and not the container's own /sys/fs/cgroup",
 	},
 	{
-		"contested", "runs, but another program keeps changing lists of CPUs, memory nodes or partitions, which keep containers apart",
+		"contested", "runs, but another program keeps changing cpuset files, which keep containers apart",
 		"find the program that writes the values and stop it; until then containers may use CPUs that other pods own, see docs/operate.md",
 	},
 	{
@@ -82,7 +83,7 @@ var agentFaults = []struct{ label, found, do string }{
 	},
 }
 
-// agentResult returns the check with the result for a running agent: its first fault, or its state.
+// agentResult returns the check with the result for a running agent: the agent's first fault, or its state.
 func (c Check) agentResult(got api.Node) Check {
 	faults := got.Faults(time.Now())
 	for _, is := range agentFaults {
@@ -92,13 +93,13 @@ func (c Check) agentResult(got api.Node) Check {
 	}
 	states := joinTexts(got.Attachments, api.Attachment.Text)
 	if !slices.ContainsFunc(got.Attachments, api.Attachment.Live) {
-		return c.problem("see the checks above", "%s runs and is not attached (%s)", got.Version, states)
+		return c.problem("see the results of the checks above", "%s runs and is not attached to a runtime (%s)", got.Version, states)
 	}
 	for _, ctr := range got.Containers {
 		for _, p := range ctr.Problems {
 			if p.Key == "nri.cede" {
-				return c.problem("list the field in nri.cede, or remove it from the other plugin; kubectl describe pod names plugin and field",
-					"%s runs, and %s/%s has a problem: %s", got.Version, ctr.Pod, ctr.Name, p.Reason)
+				return c.problem("add the field to nri.cede, or stop the other plugin from setting the field; kubectl describe pod names the plugin and the field",
+					"%s runs, and the container %s/%s has a problem: %s", got.Version, ctr.Pod, ctr.Name, p.Reason)
 			}
 		}
 	}
@@ -112,13 +113,13 @@ func (c Check) agentResult(got api.Node) Check {
 // keySize is the size of a record key, in bytes.
 const keySize = 32
 
-// checkKey checks whether the record key exists and is a key, and whether only root can read and write it. runs is true
-// if an agent answers.
+// checkKey checks that the file of the record key exists and has the size of a key, and that only root can read and
+// write the file. runs is true if an agent answers.
 func checkKey(c Check, h host, file string, runs bool) Check {
 	info, err := h.stat(file)
 	switch {
 	case isMissing(err) && runs:
-		return c.problem("restart the agent with write access to that path", "%s does not exist and the agent runs: the key is lost when the agent ends", file)
+		return c.problem("restart the agent with write access to this path", "%s does not exist and the agent runs: the key is lost when the agent ends", file)
 	case isMissing(err):
 		return c.ok("%s does not exist yet; the first start creates it", file)
 	case err != nil:
@@ -127,15 +128,16 @@ func checkKey(c Check, h host, file string, runs bool) Check {
 	uid, _ := h.owner(info)
 	switch {
 	case !info.Mode().IsRegular() || info.Size() != keySize:
-		return c.problem("delete it, and the agent creates a new key; it then decides again for containers whose records are signed with the old key",
+		return c.problem("delete the file: the agent then creates a new key at its next start, and decides again for containers whose records are signed with the old key",
 			"%s is not a key: %d bytes instead of %d", file, info.Size(), keySize)
 	case info.Mode().Perm()&0o077 != 0 || uid != 0:
-		return c.problem("chown root "+file+"; chmod 600 "+file, "not only root can read or write %s: %s", file, h.describe(info))
+		return c.problem("chown root "+file+"; chmod 600 "+file, "users other than root can read or write %s: %s", file, h.describe(info))
 	}
 	return c.ok("%s is %s", file, h.describe(info))
 }
 
-// checkState checks whether the agent can write its state directory, or can create it, and whether only root can.
+// checkState checks that the agent can write to its state directory or can create it, and that only root can write
+// there.
 func checkState(c Check, h host, dir string) Check {
 	where := dir
 	info, err := h.stat(where)
@@ -147,7 +149,7 @@ func checkState(c Check, h host, dir string) Check {
 		return c.unreadable(where, err)
 	}
 	if !info.IsDir() {
-		return c.problem("remove it, or set paths.state", "%s is not a directory", where)
+		return c.problem("remove this file, or set paths.state to another path", "%s is not a directory", where)
 	}
 	at, err := h.realPath(where)
 	if err != nil {
@@ -162,7 +164,7 @@ func checkState(c Check, h host, dir string) Check {
 	case fs.Flags&unix.ST_RDONLY != 0:
 		return c.problem("set paths.state to a directory that is writable", "%s is on a file system mounted read-only", where)
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&0o1000 == 0 || uid != 0:
-		return c.problem("chown root "+where+"; chmod o-w "+where, "not only root can write to %s: %s", where, h.describe(info))
+		return c.problem("chown root "+where+"; chmod o-w "+where, "users other than root can write to %s: %s", where, h.describe(info))
 	case where != dir:
 		return c.ok("%s does not exist yet; the first start creates it", dir)
 	}

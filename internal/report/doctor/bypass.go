@@ -10,7 +10,7 @@ import (
 // checkBypass reports that the agent attaches by bypass, and whether NRI would work as well.
 func checkBypass(c Check, nri *nriConfig) Check {
 	if nri.running && nri.socketExists {
-		return c.ok("attach is bypass, although %s exists: with attach: nri the agent would set all values, and before containers exist", nri.socket)
+		return c.ok("attach is bypass, although %s exists: with attach: nri the agent could set all values, and could set them at the creation of containers", nri.socket)
 	}
 	return c.ok("attach is bypass; NRI is not checked")
 }
@@ -18,7 +18,7 @@ func checkBypass(c Check, nri *nriConfig) Check {
 // checkAuto reports which attachment is in force.
 func checkAuto(c Check, agent *api.Node) Check {
 	if agent == nil {
-		return c.unknown("start the agent", "attach is auto: NRI while its socket works, otherwise bypass; no agent runs that could report which one is active")
+		return c.unknown("start the agent", "attach is auto: the agent uses NRI while the NRI socket works, and otherwise bypass; no agent runs that could report which attachment is active")
 	}
 	for _, a := range agent.Attachments {
 		switch {
@@ -32,10 +32,11 @@ func checkAuto(c Check, agent *api.Node) Check {
 	return c.problem(`see the results of the checks "nri" and "runtime"`, "neither nri nor bypass is connected")
 }
 
-// minWatches is how many inotify watches a node with some thousand pods needs: one for each pod, and three more while
-// a container starts.
+// minWatches is the number of inotify watches for a node with some thousand pods: one for each pod, and three more
+// while a container starts.
 const minWatches = 4096
 
+// checkWatches checks that the kernel allows the agent enough inotify watches.
 func checkWatches(c Check, h host) Check {
 	const file = "/proc/sys/fs/inotify/max_user_watches"
 	data, err := h.read(file)
@@ -47,7 +48,7 @@ func checkWatches(c Check, h host) Check {
 	case err != nil:
 		return c.unknown("check the content of the file", "%s does not contain a number", file)
 	case most < minWatches:
-		return c.problem("sysctl fs.inotify.max_user_watches=65536", "%s is %d, and the agent needs a watch for each pod and each starting container", file, most)
+		return c.problem("sysctl fs.inotify.max_user_watches=65536", "%s is %d, which is too low: the agent needs a watch for each pod, and more for each starting container", file, most)
 	}
-	return c.ok("%d watches are allowed", most)
+	return c.ok("%d inotify watches are allowed", most)
 }

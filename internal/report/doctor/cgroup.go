@@ -68,21 +68,22 @@ func (g cgroups) podsDirAndDriver(v cgroup.Version) (dir, driver string, both bo
 	return dir, driver, false
 }
 
+// checkCgroup checks the version and the mount of the cgroup file system, and the directory of all pods.
 func checkCgroup(c Check, g cgroups) Check {
 	root := g.Root
 	v, err := g.version()
 	switch {
 	case isMissing(err):
-		return c.problem("mount it there, or set cgroup.root", "no cgroup file system at %s", root)
+		return c.problem("mount the cgroup file system there, or set cgroup.root", "no cgroup file system at %s", root)
 	case err != nil:
 		return c.unreadable(root, err)
 	}
 	if want := g.Version; want != "auto" && want != v.String() {
-		return c.problem("set cgroup.version: auto", "version %s at %s, but cgroup.version is %s", strings.TrimPrefix(v.String(), "v"), root, want)
+		return c.problem("set cgroup.version: auto", "the cgroup version is %s at %s, but the key cgroup.version is %s", strings.TrimPrefix(v.String(), "v"), root, want)
 	}
 	var fs unix.Statfs_t
 	if at, err := g.realPath(g.pathOf()); err == nil && unix.Statfs(at, &fs) == nil && v == cgroup.V2 && fs.Flags&unix.ST_RDONLY != 0 {
-		return c.problem("mount it writable for the agent", "%s is mounted read-only", root)
+		return c.problem("mount it with write access for the agent", "%s is mounted read-only", root)
 	}
 	version := "version " + strings.TrimPrefix(v.String(), "v")
 	dir, driver, both := g.podsDirAndDriver(v)
@@ -91,7 +92,7 @@ func checkCgroup(c Check, g cgroups) Check {
 		return c.problem("drain and restart the node, so that only the directories of the kubelet's cgroupDriver are left",
 			"%s; both kubepods.slice and kubepods exist, left by a change of the cgroup driver", version)
 	case dir == "":
-		return c.unknown("start the kubelet", "%s; the driver is unknown until the kubelet has created its directory (kubepods)", version)
+		return c.unknown("start the kubelet", "%s; the cgroup driver is unknown until the kubelet has created its directory (kubepods)", version)
 	}
 	return c.ok("%s, %s driver (%s)", version, driver, dir)
 }
@@ -102,7 +103,7 @@ func checkHooks(g cgroups, config config.Config) []Check {
 	dir, _, _ := g.podsDirAndDriver(v)
 	var out []Check
 	for _, h := range config.Hooks.Catalogue() {
-		c := Check{Name: "hook " + h.Name, Why: "without it, pods do not get this: " + h.About}
+		c := Check{Name: "hook " + h.Name, Why: "without this hook, pods do not get: " + h.About}
 		needs, lacks := filesOf(h, v), g.missingDevice(config.Paths, h)
 		switch {
 		case !config.Hooks.Enabled(h.Name):
@@ -110,11 +111,11 @@ func checkHooks(g cgroups, config config.Config) []Check {
 		case lacks != "":
 			c = c.problem("install the device's driver, mount the missing path, or disable the hook", "not effective: there is no %s", lacks)
 		case slices.Contains(h.KernelFeatures, "coreSched"):
-			c = c.unknown("run trimtab hooks on the node itself; it asks the kernel", "no file shows whether the kernel supports core scheduling cookies")
+			c = c.unknown("run trimtab hooks on the node itself, because only the kernel can answer", "no file shows whether the kernel supports core scheduling cookies")
 		case len(controllers(h)) == 0:
-			c = c.ok("effective: it needs nothing from the kernel")
+			c = c.ok("effective: the hook needs nothing from the kernel")
 		case versionErr != nil:
-			c = c.unknown(`see the result of the check "cgroup"`, "it needs the controllers %s; no cgroup file system was found", join(controllers(h)))
+			c = c.unknown(`see the result of the check "cgroup"`, "the hook needs the controllers %s; no cgroup file system was found", join(controllers(h)))
 		default:
 			if c = g.checkFiles(c, v, dir, needs); c.Result == OK {
 				c = g.checkFeatureFiles(c, v, dir, h)
@@ -125,7 +126,8 @@ func checkHooks(g cgroups, config config.Config) []Check {
 	return out
 }
 
-// missingDevice returns a device or resctrl file that a hook needs and that does not exist. It returns "" if all exist.
+// missingDevice returns a device or resctrl file that a hook needs and that does not exist. It returns "" if no needed
+// file is missing.
 func (h host) missingDevice(paths config.Paths, info hook.Info) string {
 	for feature, at := range map[string]string{
 		"nvidia":         path.Join(paths.Dev, "nvidiactl"),
@@ -140,8 +142,8 @@ func (h host) missingDevice(paths config.Paths, info hook.Info) string {
 	return ""
 }
 
-// checkFeatureFiles checks for cgroup files that not every kernel has. If files are alternatives, one of them is
-// enough.
+// checkFeatureFiles checks that the cgroup files exist that a hook needs and that not every kernel has. If files are
+// alternatives, one of them is enough.
 func (g cgroups) checkFeatureFiles(c Check, v cgroup.Version, dir string, h hook.Info) Check {
 	exists := func(feature string) bool {
 		f, err := cgroup.FeatureFile(feature, v)
@@ -152,7 +154,7 @@ func (g cgroups) checkFeatureFiles(c Check, v cgroup.Version, dir string, h hook
 	}
 	for _, need := range h.KernelFeatures {
 		if strings.Contains(need, ".") && !slices.ContainsFunc(strings.Split(need, "|"), exists) {
-			advice := "use a kernel that has it, or disable the hook"
+			advice := "use a kernel that has the file, or disable the hook"
 			if h.FallbackOption != "" {
 				advice += "; " + h.FallbackOption
 			}
@@ -187,8 +189,8 @@ func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 	return out
 }
 
-// kernelControllers are the cgroup controllers that a feature in hook.Info.KernelFeatures may need. Other features need
-// none.
+// kernelControllers are the cgroup controllers that a feature in hook.Info.KernelFeatures may need. All other features
+// need no controller.
 var kernelControllers = []string{"cpu", "cpuset", "memory", "io", "blkio", "hugetlb"}
 
 // controllers returns the cgroup controllers that a hook needs.
@@ -218,7 +220,7 @@ func (g cgroups) checkFiles(c Check, v cgroup.Version, dir string, needs []cgrou
 		}
 		at := g.file(v, dir, f)
 		if _, err := g.stat(at); isMissing(err) {
-			return c.problem("use a kernel that has it, or disable the hook", "not effective: this kernel has no %s", at)
+			return c.problem("use a kernel that has the file, or disable the hook", "not effective: this kernel has no %s", at)
 		} else if err != nil {
 			return c.unreadable(at, err)
 		}
@@ -263,7 +265,7 @@ func (g cgroups) controllerProblem(v cgroup.Version, dir, controller string) (st
 // enableAdvice returns the advice for a controller that cannot be used.
 func enableAdvice(v cgroup.Version, controller string) string {
 	if v == cgroup.V1 {
-		return "mount it, or disable the hook"
+		return "mount the controller, or disable the hook"
 	}
-	return fmt.Sprintf("enable %[1]s in cgroup.subtree_control (systemd or the kubelet does that), remove it from cgroup_disable= in the boot parameters, or disable the hook", controller)
+	return fmt.Sprintf("enable %[1]s in cgroup.subtree_control (usually systemd or the kubelet does so), remove %[1]s from cgroup_disable= in the boot parameters, or disable the hook", controller)
 }

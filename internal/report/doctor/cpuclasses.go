@@ -4,7 +4,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkCPUClasses reports the CPUs that do not have their class, as the agent knows them.
+// checkCPUClasses reports the CPUs that do not have their CPU class, from the report of the running agent.
 func checkCPUClasses(c Check, agent *api.Node) Check {
 	switch {
 	case agent == nil:

@@ -5,7 +5,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// checkDemotion reports how much cold memory the kernel has moved for the agent, or why it moves none.
+// checkDemotion reports how much cold memory the kernel has moved for the agent, or why the kernel moves none.
 func checkDemotion(c Check, agent *api.Node) Check {
 	switch {
 	case agent == nil:

@@ -26,7 +26,7 @@ const (
 type Check struct {
 	Name   string `json:"check"`
 	Result Result `json:"result"`
-	Found  string `json:"found"`
+	Found  string `json:"found"`        // what the check found
 	Why    string `json:"why"`          // why the check matters
 	Do     string `json:"do,omitempty"` // what the user can do about a problem
 }
@@ -113,7 +113,7 @@ func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// reason returns the text of an error without the path, because the finding of a check already has it.
+// reason returns the text of an error without the path, because the finding of a check already has the path.
 func reason(err error) string {
 	var errno syscall.Errno
 	var at *fs.PathError

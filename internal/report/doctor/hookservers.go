@@ -33,7 +33,7 @@ func checkHookServers(c Check, h host, dir string, found *api.HookServers) Check
 	case slices.ContainsFunc(found.Servers, func(s api.HookServer) bool { return s.Error != "" || s.Suspended }):
 		return c.problem(do, "%s", states)
 	case states == "":
-		return c.ok("none in %s", dir)
+		return c.ok("no hook server in %s", dir)
 	}
 	return c.ok("%s", states)
 }
@@ -51,18 +51,19 @@ func readHookServers(dir string) *api.HookServers {
 	return out
 }
 
-// checkHookService reports whether a runtime proxy can find and call the agent. file is where the agent registers.
+// checkHookService reports whether a runtime proxy can find and call the agent. path is the socket of the agent, and
+// file the file that tells runtime proxies about the socket.
 func checkHookService(c Check, h host, path, file string) Check {
 	if bad, some := c.socketProblem(h, path, "hookServers.socket", "start the agent"); some {
 		return bad
 	}
 	if file == "" {
-		return c.ok("serves at %s; hookServers.register does not name a file, so proxies cannot find it", path)
+		return c.ok("the agent serves hooks at %s; hookServers.register does not name a file, so proxies cannot find the agent", path)
 	}
 	if _, err := h.stat(file); isMissing(err) {
 		return c.problem("see the agent's log for the reason why the file was not written", "%s does not exist (hookServers.register)", file)
 	} else if err != nil {
 		return c.unreadable(file, err)
 	}
-	return c.ok("serves at %s; proxies find it by %s", path, file)
+	return c.ok("the agent serves hooks at %s; proxies find the agent by the file %s", path, file)
 }

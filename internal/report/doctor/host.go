@@ -12,11 +12,11 @@ import (
 	securejoin "github.com/cyphar/filepath-securejoin"
 )
 
-// maxRead is the largest file that is read, in bytes.
+// maxRead is the largest size of a file that doctor reads, in bytes.
 const maxRead = 4 << 20
 
 // host is a node's file tree below a root directory. Its methods take paths of the node. Symbolic links stay inside the
-// tree, so that a link to /run is the node's /run.
+// tree: a link to /run leads to the node's /run.
 type host struct {
 	root string
 	// owner returns a file's owner. It is a field because tests cannot chown.

@@ -17,11 +17,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// managerPolicy is the policy of one of the kubelet's resource managers, and what its state file says.
+// managerPolicy is the policy of one of the kubelet's resource managers, and the content of the manager's state file.
 type managerPolicy struct {
 	policy     string // the policy of the running kubelet if it is known, or else the configured policy
 	policyFile string // the file that has policy
-	found      bool   // a policy was found, or a state or configuration file without one, which means the default
+	found      bool   // a state or configuration file was read, or a policy was found; without a policy, the default applies
 	err        error
 	errFile    string // the file that could not be read because of err
 	cpus       []int  // the CPUs that the CPU manager has assigned
@@ -60,8 +60,8 @@ func (k kubelet) findPolicy(key, flag, state string) managerPolicy {
 // errNoPolicy is the error for a file that sets no policy.
 var errNoPolicy = errors.New("the file sets no policy")
 
-// read reads a file in the kubelet's directory. It stores the file's policy if no file before had one, and the first
-// error.
+// read reads a file in the kubelet's directory. It stores the policy in the file if no earlier file had a policy. It
+// also stores the first error.
 func (m *managerPolicy) read(k kubelet, name string, policyOf func([]byte) (string, error)) {
 	file := filepath.Join(k.root, name)
 	data, err := k.read(file)
@@ -111,11 +111,11 @@ func (m *managerPolicy) readState(data []byte) (policy string, err error) {
 }
 
 // resultIfHarmless returns the result of a check if no policy was found, or if the policy is harmless. Otherwise it
-// returns false.
+// returns false. harmless lists the harmless policies, the kubelet's default policy first.
 func (k kubelet) resultIfHarmless(c Check, m managerPolicy, harmless ...string) (Check, bool) {
 	switch {
 	case m.err != nil && (m.policy == "" || slices.Contains(harmless, strings.ToLower(m.policy))):
-		return c.unreadable(m.errFile, m.err), true // another file may have another policy
+		return c.unreadable(m.errFile, m.err), true // the file that cannot be read may have another policy
 	case !m.found:
 		return c.unknown("name the kubelet's directory with --kubelet-root-dir", "no kubelet configuration below %s", k.root), true
 	case m.policy == "":
@@ -126,9 +126,11 @@ func (k kubelet) resultIfHarmless(c Check, m managerPolicy, harmless ...string) 
 	return c, false
 }
 
-// authorityAdvice lists other ways to make only one program decide about CPUs.
+// authorityAdvice has the ways in Trimtab's configuration to let only one program decide about CPUs.
 const authorityAdvice = "or set authority: kubelet, so that the kubelet decides; or set hooks.cpuset.enabled: false, so that Trimtab assigns no CPUs"
 
+// checkCPUManager checks that only one program assigns CPUs: the kubelet's CPU manager or Trimtab. granted asks for the
+// state of the kubelet's PodResources API.
 func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.SpecSource) Check {
 	m := k.findPolicy("cpuManagerPolicy", "--cpu-manager-policy", "cpu_manager_state")
 	kubeletDecides := c.Hooks.CPUSet.Enabled && c.Authority == "kubelet"
@@ -150,12 +152,13 @@ func checkCPUManager(ch Check, k kubelet, c config.Config, granted func() *api.S
 		if source := granted(); source != nil {
 			found += "; which containers own CPUs is " + source.CPUSource()
 		}
-		return ch.ok("%s; Trimtab keeps other containers off the CPUs that it assigns (authority is kubelet)", found)
+		return ch.ok("%s; Trimtab keeps other containers off the CPUs that the kubelet assigns (authority is kubelet)", found)
 	}
 	return ch.problem("drain the node, set cpuManagerPolicy: none, remove "+filepath.Join(k.root, "cpu_manager_state")+
 		" and restart the kubelet; "+authorityAdvice, "two programs assign CPUs: the kubelet's policy is %s, and Trimtab's cpuset hook is enabled", found)
 }
 
+// checkMemoryManager checks that only one program assigns memory nodes: the kubelet's memory manager or Trimtab.
 func checkMemoryManager(ch Check, k kubelet, c config.Config) Check {
 	m := k.findPolicy("memoryManagerPolicy", "--memory-manager-policy", "memory_manager_state")
 	if done, ok := k.resultIfHarmless(ch, m, "none"); ok {
@@ -165,16 +168,17 @@ func checkMemoryManager(ch Check, k kubelet, c config.Config) Check {
 		return ch.ok("%s (%s); Trimtab does not assign CPUs (hooks.cpuset.enabled is false)", m.policy, m.policyFile)
 	}
 	if c.Authority == "kubelet" {
-		return ch.ok("%s (%s); Trimtab does not change its decisions (authority is kubelet)", m.policy, m.policyFile)
+		return ch.ok("%s (%s); Trimtab does not change the kubelet's decisions (authority is kubelet)", m.policy, m.policyFile)
 	}
 	return ch.problem("drain the node, set memoryManagerPolicy: None, remove "+filepath.Join(k.root, "memory_manager_state")+
 		" and restart the kubelet; "+authorityAdvice, "two programs assign memory nodes: the kubelet's policy is %s (%s), and Trimtab's cpuset hook is enabled", m.policy, m.policyFile)
 }
 
+// checkTopologyManager reports the policy of the kubelet's topology manager.
 func checkTopologyManager(c Check, k kubelet) Check {
 	m := k.findPolicy("topologyManagerPolicy", "--topology-manager-policy", "")
 	if done, ok := k.resultIfHarmless(c, m, "none", "best-effort"); ok {
 		return done
 	}
-	return c.ok("%s (%s): it aligns devices, and may refuse pods whose devices are on several NUMA nodes", m.policy, m.policyFile)
+	return c.ok("%s (%s): the topology manager aligns devices, and may refuse pods whose devices are on several NUMA nodes", m.policy, m.policyFile)
 }

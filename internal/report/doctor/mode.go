@@ -9,9 +9,9 @@ import (
 func checkMode(c Check, agent *api.Node) Check {
 	switch {
 	case agent == nil:
-		return c.ok("observe: the agent will change nothing; only a running agent knows how the node differs")
+		return c.ok("observe: the agent will change nothing; only a running agent knows how the node differs from its decisions")
 	case agent.Observed == nil:
-		return c.problem("restart the agent", "observe is configured, and the agent that runs enforces its decisions: the mode changes at its next start")
+		return c.problem("restart the agent", "mode: observe is configured, but the running agent still enforces its decisions: the mode changes at the next start of the agent")
 	case agent.Observed.Differ > 0:
 		return c.ok("observe: nothing is changed; %s compared, %d differ from the node: trimtab observe lists them",
 			term.Count(agent.Observed.Compared, "value"), agent.Observed.Differ)

@@ -26,10 +26,10 @@ const (
 // nriConfig is what a runtime's configuration says about NRI.
 type nriConfig struct {
 	host              host
-	runtime           string // the runtime that has this configuration
-	running           bool   // the runtime runs
-	socket            string // the NRI socket to which Trimtab connects
-	socketExists      bool
+	runtime           string             // the runtime that has this configuration
+	running           bool               // the runtime runs
+	socket            string             // the NRI socket to which Trimtab connects
+	socketExists      bool               // the file socket exists
 	anyRead           bool               // at least one configuration file could be read
 	err               error              // the error of the last configuration file that could not be read
 	errFile           string             // the file that could not be read because of err
@@ -37,7 +37,7 @@ type nriConfig struct {
 	keys              map[string]setting // keys of the NRI table; a later file overrides an earlier one
 	misplacedTimeouts []setting          // timeouts in another table, where the runtime ignores them
 	onKey, offKey     string             // the key that enables NRI (CRI-O), or disables it (containerd)
-	table             string             // the NRI table, as messages name it
+	table             string             // the TOML table of NRI, as messages name it
 	requestKey        string             // the key of the timeout for an answer
 	registerKey       string             // the key of the timeout for a registration
 	// peers returns the processes that are connected to a socket; nil if the node is not this machine.
@@ -45,7 +45,8 @@ type nriConfig struct {
 }
 
 // checkRuntime looks for a runtime at an endpoint, or at the runtimes' default sockets if endpoint is "". It also
-// returns the name of the runtime, or "" if there is none.
+// returns the name of the runtime, or "" if there is none. If sockets of several runtimes exist, runtimeInUse says
+// which runtime the node uses.
 func checkRuntime(c Check, h host, endpoint string, runtimeInUse func() string) (Check, string) {
 	sockets := []struct{ name, path string }{{containerd, containerdSocket}, {crio, crioSocket}}
 	if e := strings.TrimPrefix(endpoint, "unix://"); e != "" {
@@ -83,9 +84,8 @@ func checkRuntime(c Check, h host, endpoint string, runtimeInUse func() string) 
 	return c.problem("start the runtime, or name its socket with --runtime-endpoint", "no socket at %s", strings.Join(tried, " or ")), ""
 }
 
-// runtimeInUse returns the name of the runtime that the node uses, because sockets of several runtimes may exist. This
-// is the runtime to which the agent is attached, or else the runtime in the kubelet's configuration. It returns "" if
-// neither names a runtime.
+// runtimeInUse returns the name of the runtime that the node uses: the runtime to which the agent is attached, or else
+// the runtime in the kubelet's configuration. It returns "" if neither the agent nor the kubelet names a runtime.
 func runtimeInUse(agent *api.Node, k kubelet) string {
 	if name, _ := attachedRuntime(agent); name != "" {
 		return name
@@ -113,11 +113,11 @@ func attachedRuntime(agent *api.Node) (name, version string) {
 }
 
 // attachedWithoutSocket corrects the result of checkRuntime if no CRI socket is visible but an agent is attached to the
-// runtime. This is so in the chart's pod with attach: nri.
+// runtime. This happens in the chart's pod with attach: nri.
 func attachedWithoutSocket(c Check, runtime string, agent *api.Node) (Check, string) {
 	if name, version := attachedRuntime(agent); runtime == "" && name != "" && c.Result == Problem {
 		c.Do = ""
-		return c.ok("%s: the agent is attached to it (its CRI socket is not visible here, and this agent does not need it)", version), name
+		return c.ok("%s: the agent is attached to this runtime (the CRI socket is not visible here, and the agent does not need it)", version), name
 	}
 	return c, runtime
 }
@@ -193,7 +193,7 @@ func (n *nriConfig) readFile(file string, table []string) []setting {
 	n.anyRead = true
 	all, err := parseTOML(file, string(data))
 	if err != nil {
-		n.err, n.errFile = err, file // the lines before the error count
+		n.err, n.errFile = err, file // the settings before the error are still used
 	}
 	for _, s := range all {
 		switch {
@@ -215,7 +215,7 @@ func checkNRI(c Check, n *nriConfig) Check {
 	if n.runtime == crio {
 		switchOn = "set enable_nri = true in [crio.nri] of a file in /etc/crio/crio.conf.d, then restart CRI-O; running containers are not affected"
 	}
-	const connect, closed = "set it to false, or let the runtime start Trimtab from its plugin directory", "enabled, but plugins may not connect"
+	const connect, closed = "set this key to false, or let the runtime start Trimtab from its plugin directory", "enabled, but plugins may not connect"
 	for _, is := range []struct {
 		key, value    string
 		result        Result
@@ -273,7 +273,7 @@ func checkNRISocket(c Check, n *nriConfig) Check {
 	for _, f := range []fs.FileInfo{info, dir} {
 		uid, _ := n.host.owner(f)
 		if f.Mode()&0o002 != 0 || uid != 0 {
-			return c.problem(fmt.Sprintf("chown root %s %s; chmod o-w both", path, filepath.Dir(path)), "not only root can use it: %s", found)
+			return c.problem(fmt.Sprintf("chown root %s %s; chmod o-w both", path, filepath.Dir(path)), "users other than root can use the NRI socket: %s", found)
 		}
 	}
 	return c.ok("%s", found)
@@ -296,7 +296,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 	if len(n.misplacedTimeouts) > 0 {
 		s := n.misplacedTimeouts[0]
 		return c.problem(fmt.Sprintf("move it into the table %s and restart the runtime", n.table),
-			"%s = %s at %s is in the table [%s], where the runtime ignores it; the value in force is %s",
+			"%s = %s at %s is in the table [%s], where the runtime ignores it; the timeouts in force are %s",
 			s.key, s.raw, s.fileAndLine(), tableName(s.table), n.timeoutsText(agent))
 	}
 	inForce := attachmentWithTimeouts(agent).RequestTimeout
@@ -313,7 +313,7 @@ func checkTimeouts(c Check, n *nriConfig, agent *api.Node) Check {
 		want = inForce
 	}
 	if inForce != "" && !sameDuration(inForce, want) {
-		return c.problem("restart the runtime, so that it reads its configuration", "the runtime waits %s for an answer, its configuration says %s", inForce, want)
+		return c.problem("restart the runtime, so that it reads its configuration", "the runtime waits %s for an answer, but its configuration has the timeout %s", inForce, want)
 	}
 	if d, err := time.ParseDuration(want); err == nil && d < minRequestTimeout {
 		return c.problem("increase it; the default is 2s", "%s is %s, too short for a busy node", n.requestKey, want)
@@ -331,11 +331,11 @@ func (n *nriConfig) timeoutsText(agent *api.Node) string {
 }
 
 // configuredTimeout returns the configured value of a timeout, or else its default.
-func (n *nriConfig) configuredTimeout(key string, other time.Duration) string {
+func (n *nriConfig) configuredTimeout(key string, usual time.Duration) string {
 	if s, ok := n.keys[key]; ok {
 		return s.value
 	}
-	return other.String()
+	return usual.String()
 }
 
 // attachmentWithTimeouts returns a working attachment of the agent that reports the runtime's timeouts.
@@ -348,12 +348,14 @@ func attachmentWithTimeouts(agent *api.Node) (a api.Attachment) {
 	return a
 }
 
+// sameDuration reports whether two texts are equal durations.
 func sameDuration(a, b string) bool {
 	x, errX := time.ParseDuration(a)
 	y, errY := time.ParseDuration(b)
 	return errX == nil && errY == nil && x == y
 }
 
+// tableName formats the path of a TOML table.
 func tableName(table []string) string {
 	parts := slices.Clone(table)
 	for i, p := range parts {
@@ -364,6 +366,7 @@ func tableName(table []string) string {
 	return strings.Join(parts, ".")
 }
 
+// pluginFileName matches the file name of a plugin that the runtime starts: two digits, a dash and a name.
 var pluginFileName = regexp.MustCompile(`^[0-9]{2}-.`)
 
 // checkPlugins reports the other NRI plugins. The runtime does not report plugins that connect by themselves, so the
@@ -386,10 +389,10 @@ func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 			continue
 		}
 		if !pluginFileName.MatchString(e.Name()) {
-			return c.problem("rename it to NN-name, or remove it", "%s/%s is executable and not named NN-name; containerd does not start with it", dir, e.Name())
+			return c.problem("rename the file to NN-name, or remove it", "%s/%s is executable and not named NN-name; containerd does not start while this file exists", dir, e.Name())
 		}
 		if strings.HasPrefix(e.Name(), mine.Index+"-") && !strings.HasSuffix(e.Name(), "-"+mine.Name) {
-			return c.problem("give one of them another index", "%s/%s has Trimtab's index %s", dir, e.Name(), mine.Index)
+			return c.problem("give this plugin another index, or set nri.index for Trimtab", "%s/%s has Trimtab's index %s", dir, e.Name(), mine.Index)
 		}
 		started = append(started, e.Name())
 	}
@@ -400,8 +403,8 @@ func checkPlugins(c Check, n *nriConfig, mine config.NRI) Check {
 	return c.withPeers(n, mine.Cede, found)
 }
 
-// withPeers adds to a finding the processes that are connected to the NRI socket, and the fields that Trimtab leaves
-// to them.
+// withPeers adds to a finding the processes that are connected to the NRI socket, and the fields in cede, which Trimtab
+// leaves to other plugins.
 func (c Check) withPeers(n *nriConfig, cede []string, found string) Check {
 	const do = "look for the plugins' names in the runtime's log; use nri.cede to leave fields to other plugins"
 	if n.peers == nil {
@@ -418,7 +421,7 @@ func (c Check) withPeers(n *nriConfig, cede []string, found string) Check {
 	if len(cede) > 0 {
 		ceded = join(cede)
 	}
-	found = fmt.Sprintf("%s; connected: %s; Trimtab cedes %s (nri.cede)", found, join(peers), ceded)
+	found = fmt.Sprintf("%s; connected: %s; Trimtab leaves %s to other plugins (nri.cede)", found, join(peers), ceded)
 	if slices.ContainsFunc(peers, func(p string) bool { return !strings.HasPrefix(p, "trimtab (") }) {
 		return c.unknown("run trimtab diff and create a container: it shows what each plugin sets; add the fields that other plugins set to nri.cede", "%s", found)
 	}

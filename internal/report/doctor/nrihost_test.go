@@ -18,7 +18,7 @@ func TestHosted(t *testing.T) {
 		status Result
 		want   string
 	}{
-		"no agent":     {nil, Unknown, "only a running agent knows"},
+		"no agent":     {nil, Unknown, "no agent runs that could report"},
 		"not served":   {host(""), Problem, "no plugins are served: no listener"},
 		"none":         {host("asked"), OK, "no plugin has connected to /run/n"},
 		"one that set": {host("asked", sets), OK, "10-a (connected, 1 calls, 0 failed, 0s on average, 0s at most, sets env, linux.resources.cpu.shares)"},

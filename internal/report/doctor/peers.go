@@ -17,13 +17,13 @@ import (
 
 // Constants of sock_diag(7) and of Linux' include/uapi/linux/unix_diag.h.
 const (
-	diagByFamily  = 20
-	diagShowName  = 1 << 0
-	diagShowPeer  = 1 << 2
-	diagName      = 0
-	diagPeer      = 2
-	diagMessage   = 16 // size of unix_diag_msg in bytes
-	diagConnected = 1 << 1
+	diagByFamily  = 20     // SOCK_DIAG_BY_FAMILY
+	diagShowName  = 1 << 0 // UDIAG_SHOW_NAME
+	diagShowPeer  = 1 << 2 // UDIAG_SHOW_PEER
+	diagName      = 0      // UNIX_DIAG_NAME
+	diagPeer      = 2      // UNIX_DIAG_PEER
+	diagMessage   = 16     // size of unix_diag_msg in bytes
+	diagConnected = 1 << 1 // the bit of the state TCP_ESTABLISHED
 )
 
 // peersOf returns the processes that are connected to a listening socket of this node, as "name (PID)", sorted. It

@@ -53,8 +53,8 @@ func TestOtherPlugins(t *testing.T) {
 		cede  []string
 		want  []string
 	}{
-		{[]string{"topology (12)", "trimtab (7)"}, nil, []string{"cpuset.cpus"}, []string{"connected: topology (12), trimtab (7)", "Trimtab cedes cpuset.cpus (nri.cede)"}},
-		{[]string{"trimtab (7)"}, nil, nil, []string{"connected: trimtab (7)", "Trimtab cedes nothing"}},
+		{[]string{"topology (12)", "trimtab (7)"}, nil, []string{"cpuset.cpus"}, []string{"connected: topology (12), trimtab (7)", "Trimtab leaves cpuset.cpus to other plugins (nri.cede)"}},
+		{[]string{"trimtab (7)"}, nil, nil, []string{"connected: trimtab (7)", "Trimtab leaves nothing to other plugins"}},
 		{nil, os.ErrPermission, nil, []string{"which plugins connect by themselves is unknown", "permission denied"}},
 	} {
 		n.peers = func(string) ([]string, error) { return tc.peers, tc.err }

@@ -20,7 +20,7 @@ func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Ch
 		return c.problem("set podspec.kubelet.caFile, and insecureSkipVerify: false",
 			"any server that answers at %s gets the token, and its answers are trusted (insecureSkipVerify); %s", k.URL, found)
 	case !up && k.URL != "":
-		return c.problem("correct what the reasons name: each configured source should answer", "no source of pod specs answers: %s", found)
+		return c.problem("correct the problem of each source: every configured source should answer", "no source of pod specs answers: %s", found)
 	case len(sources) == 0:
 		return c.ok("no source of pod specs is configured")
 	case !up:
@@ -29,8 +29,8 @@ func checkPodSpecs(c Check, k config.KubeletClient, sources []api.SpecSource) Ch
 	return c.ok("%s", found)
 }
 
-// checkGrants reports whether the kubelet reports which devices it has assigned. If it does not, that is no problem:
-// then only the devices in the runtime's request count as granted, and other devices need a rule.
+// checkGrants reports whether the kubelet reports which devices it has assigned. A missing report is no problem: only
+// the devices in the runtime's request then count as granted, and other devices need a rule.
 func checkGrants(c Check, source *api.SpecSource) Check {
 	switch {
 	case source == nil:

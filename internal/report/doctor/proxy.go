@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// checkProxy reports whether the proxy's socket exists.
+// checkProxy reports whether the socket of the CRI proxy exists.
 func checkProxy(c Check, h host, path string) Check {
 	if bad, some := c.socketProblem(h, path, "cri.socket", "start the agent before the kubelet, as a systemd unit and never as a pod"); some {
 		return bad
 	}
-	return c.ok("serves at %s", path)
+	return c.ok("the agent serves the CRI proxy at %s", path)
 }
 
 // socketProblem returns the problem of a socket that the agent serves. key is the configuration key with the socket's
@@ -24,7 +24,7 @@ func (c Check) socketProblem(h host, path, key, start string) (bad Check, some b
 	case err != nil:
 		return c.unreadable(path, err), true
 	case info.Mode().Type() != fs.ModeSocket:
-		return c.problem("remove it, or set another "+key, "%s is not a socket", path), true
+		return c.problem("remove this file, or set another path in "+key, "%s is not a socket", path), true
 	}
 	return c, false
 }

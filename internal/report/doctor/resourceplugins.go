@@ -22,7 +22,7 @@ func checkResourcePlugins(c Check, configured config.ResourcePlugins, found *api
 	case slices.ContainsFunc(found.Plugins, func(p api.ResourcePlugin) bool { return p.Calls > 0 && !p.Answering }):
 		return c.problem("see the plugin's own log; it registers again when it starts", "%s", states)
 	case states == "" && n > 0:
-		return c.problem("see the plugin's settings", "%s was refused: %s", found.Refused[n-1].Resource, found.Refused[n-1].Reason)
+		return c.problem("see the plugin's settings", "the agent refused a plugin for %s: %s", found.Refused[n-1].Resource, found.Refused[n-1].Reason)
 	case states == "":
 		return c.ok("no plugin has registered")
 	}

@@ -24,9 +24,9 @@ func TestResourcePlugins(t *testing.T) {
 		{on, nil, OK, "no agent runs"},
 		{on, &api.ResourcePlugins{}, OK, "no plugin has registered"},
 		{on, &api.ResourcePlugins{Error: "in use"}, Problem, "plugins cannot register: in use"},
-		{on, &api.ResourcePlugins{Plugins: []api.ResourcePlugin{up}}, OK, "example.com/nic: answers, 2 pods, 3 calls"},
-		{on, &api.ResourcePlugins{Plugins: []api.ResourcePlugin{up, down}}, Problem, "cpu: does not answer, 0 pods, 1 pods to release, 3 calls, 3 failed: no answer"},
-		{on, &api.ResourcePlugins{Refused: refused}, Problem, "cpu was refused: a.sock is not a socket"},
+		{on, &api.ResourcePlugins{Plugins: []api.ResourcePlugin{up}}, OK, "example.com/nic: answers, allocations for 2 pods, 3 calls"},
+		{on, &api.ResourcePlugins{Plugins: []api.ResourcePlugin{up, down}}, Problem, "cpu: does not answer, allocations for 0 pods, 1 ended pods not released yet, 3 calls, 3 failed: no answer"},
+		{on, &api.ResourcePlugins{Refused: refused}, Problem, "the agent refused a plugin for cpu: a.sock is not a socket"},
 	} {
 		got := checkResourcePlugins(Check{}, c.configured, c.found)
 		if got.Result != c.result || !strings.Contains(got.Found, c.want) {

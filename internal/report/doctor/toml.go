@@ -19,9 +19,9 @@ type setting struct {
 	line   int
 }
 
-// maxKeyParts is the largest number of parts in the full name of a key: the parts of its table, and its own. Keys with
-// more parts are left out. This limits the work for a file of deeply nested tables. Configurations of runtimes nest six
-// tables.
+// maxKeyParts is the largest number of parts in the full name of a key: the parts of the table's name and the parts of
+// the key itself. parseTOML leaves out keys with more parts. This limits the work for a file of deeply nested tables.
+// Configurations of runtimes nest six tables.
 const maxKeyParts = 32
 
 // tomlReader collects the settings of a file. It uses the parser's expressions, because decoding into Go types
@@ -29,10 +29,10 @@ const maxKeyParts = 32
 type tomlReader struct {
 	parser unstable.Parser
 	file   string
-	table  []string
-	offset int // offset in the file up to which lines are counted
-	line   int // number of the line at offset
-	out    []setting
+	table  []string  // path of the current table
+	offset int       // offset in the file up to which lines are counted
+	line   int       // number of the line at offset
+	out    []setting // the settings so far
 }
 
 // parseTOML reads the settings of a file, up to its first syntax error.

@@ -1,6 +1,6 @@
 package metrics
 
-// Family describes one metric. The metrics page, the docs and the tests are generated from it.
+// Family describes one metric. The metrics page, its documentation and the tests use this description.
 type Family struct {
 	Name       string
 	Kind       string   // counter, gauge or histogram
@@ -10,6 +10,7 @@ type Family struct {
 	LabelValues string
 }
 
+// The kinds of metrics, as Prometheus names them.
 const (
 	counter   = "counter"
 	gauge     = "gauge"

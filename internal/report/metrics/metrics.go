@@ -15,8 +15,8 @@ import (
 // Build has the labels of trimtab_build_info.
 type Build struct{ Version, Commit, Go string }
 
-// Labels has the label values that are known in advance. Their series exist from the start with the value 0, so that
-// the first count is an increase.
+// Labels has the label values that are known in advance. The series with these label values exist from the start with
+// the value 0, so that Prometheus sees the first count as an increase.
 type Labels struct {
 	Hooks         []string
 	RefusedKinds  []string
@@ -30,13 +30,13 @@ type Labels struct {
 
 // The buckets of the histograms, in seconds.
 var (
-	// eventBuckets has small buckets because most events take microseconds, and large ones for waits for the kernel.
+	// eventBuckets has small buckets because most events take microseconds, and large buckets for waits for the kernel.
 	eventBuckets    = []float64{25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 1, 5}
 	callBuckets     = []float64{250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 1.5}
 	decisionBuckets = []float64{1e-6, 2.5e-6, 5e-6, 10e-6, 20e-6, 50e-6, 100e-6, 250e-6, 1e-3, 10e-3, 100e-3}
 )
 
-// Metrics counts what happens, and serves the metrics page. It implements nodeview.Recorder.
+// Metrics counts and measures events and calls, and serves the metrics page. It implements nodeview.Recorder.
 type Metrics struct {
 	registry      *prometheus.Registry
 	kernelResults []string
@@ -58,19 +58,19 @@ type Metrics struct {
 	resourcePluginCalls callMetrics
 }
 
-// callMetrics has the metrics about the agent's calls to other programs: the number and the duration of the calls. The
-// labels of duration are the first labels of total.
+// callMetrics has the metrics about the agent's calls to one kind of program: the number and the duration of the calls.
+// The labels of total begin with the labels of duration.
 type callMetrics struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-// count counts a call. to has the values of duration's labels. more has the values of the other labels of total.
-// took is 0 for a call that the agent skipped.
-func (c callMetrics) count(took time.Duration, to []string, more ...string) {
-	c.total.WithLabelValues(append(to, more...)...).Inc()
+// count counts a call. durationLabels has the values of duration's labels, and otherLabels the values of the other
+// labels of total. took is 0 for a call that the agent skipped.
+func (c callMetrics) count(took time.Duration, durationLabels []string, otherLabels ...string) {
+	c.total.WithLabelValues(append(durationLabels, otherLabels...)...).Inc()
 	if took > 0 {
-		c.duration.WithLabelValues(to...).Observe(took.Seconds())
+		c.duration.WithLabelValues(durationLabels...).Observe(took.Seconds())
 	}
 }
 
@@ -89,43 +89,44 @@ func New(b Build, l Labels) *Metrics {
 	return m
 }
 
-// addCounters adds the metrics that count what happens. A new metric needs a field of Metrics and a line here.
+// addCounters adds the counters and histograms of events and calls. A new metric needs a field of Metrics and a line
+// here.
 func (m *Metrics) addCounters(l Labels) {
 	m.attachmentSwitches = m.counter(Family{"trimtab_attachment_switches_total", counter, []string{"from", "to"},
-		"How often another attachment took over (attach: auto).", "from, to: `nri`, `bypass`, or `none` while neither is connected"}, nil)
+		"How often another attachment became the active one (attach: auto).", "from, to: `nri`, `bypass`, or `none` while no attachment is connected"}, nil)
 	m.ignoredEvents = m.counter(Family{"trimtab_attachment_ignored_events_total", counter, []string{"mode"},
 		"Events that the agent ignored because another attachment was active (attach: auto).", "mode: `bypass`"}, l.Ignored)
 	m.hookErrors = m.counter(Family{"trimtab_hook_errors_total", counter, []string{"hook"},
 		"Problems that hooks reported, and panics from which the agent recovered.", "hook: a name that `trimtab hooks` lists; `none` for a panic outside of all hooks"}, l.Hooks)
 	m.refusedRequests = m.counter(Family{"trimtab_refused_total", counter, []string{"kind"},
-		"Requests of pods that the agent did not grant.", "kind: `request` (a pod or container was refused), `annotation` (it could not be read), `authorization` (the namespace may not request it), `placement` (CPUs or NUMA nodes could not be allocated), `unserved` (no enabled hook or placement policy serves it), `creation` (the runtime failed a creation after the answer, as when another plugin sets the same field)"}, l.RefusedKinds)
+		"Requests of pods that the agent did not grant.", "kind: `request` (a pod or container was refused), `annotation` (the annotation is not valid), `authorization` (the pod's namespace may not make the request), `placement` (CPUs or NUMA nodes could not be allocated), `unserved` (no enabled hook or placement policy serves the request), `creation` (the runtime failed the creation after the agent's answer, for example because another plugin set the same field)"}, l.RefusedKinds)
 	m.runtimeUpdates = m.counter(Family{"trimtab_runtime_updates_total", counter, []string{"result"},
-		"Updates of the runtime's stored copy of a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.UpdateResults)
+		"Updates of the resources that the runtime stores for a container.", "result: `done`, `refused` (by the runtime), `failed` (no answer)"}, l.UpdateResults)
 	m.hookServerCalls.total = m.counter(Family{"trimtab_hookserver_calls_total", counter, []string{"server", "result"},
-		"Calls of hook servers.", "server: the name of its file; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (not called, because several calls in a row had no answer), `ended` (the caller cancelled the event, or its deadline passed)"}, nil)
+		"Calls of hook servers.", "server: the name of the server's file; result: `done`, `failed` (the server answered with an error), `timeout`, `unreachable`, `skipped` (not called, because several calls in a row had no answer), `ended` (the runtime's request was cancelled, or its deadline passed)"}, nil)
 	m.hookServerCalls.duration = m.histogram(Family{"trimtab_hookserver_call_duration_seconds", histogram, []string{"server"},
-		"Time that calls of hook servers took.", "server: as above"}, callBuckets)
+		"Time that calls of hook servers took.", "server: the name of the server's file"}, callBuckets)
 	m.nriPluginCalls.total = m.counter(Family{"trimtab_nrihost_calls_total", counter, []string{"plugin", "event", "result"},
-		"Requests to plugins of the NRI host (`nriHost`).", "plugin: index and name, as the plugin registered; event: as NRI names it; result: `done`, `failed` (an error, or no answer in time)"}, nil)
+		"Requests to plugins of the NRI host (`nriHost`).", "plugin: the index and the name with which the plugin registered; event: NRI's name of the request; result: `done`, `failed` (an error, or no answer in time)"}, nil)
 	m.nriPluginCalls.duration = m.histogram(Family{"trimtab_nrihost_call_duration_seconds", histogram, []string{"plugin"},
-		"Time that requests to plugins of the NRI host took.", "plugin: as above"}, callBuckets)
+		"Time that requests to plugins of the NRI host took.", "plugin: the index and the name with which the plugin registered"}, callBuckets)
 	m.resourcePluginCalls.total = m.counter(Family{"trimtab_resourceplugin_calls_total", counter, []string{"resource", "method", "result"},
-		"Calls of resource plugins (`resourcePlugins`).", "resource: the plugin's resource; method: as the protocol names it; result: `done`, `failed` (it answered with an error), `timeout`, `unreachable`, `skipped` (not called, because several calls in a row had no answer), `ahead` (not called: it had answered before the container was created)"}, nil)
+		"Calls of resource plugins (`resourcePlugins`).", "resource: the plugin's resource; method: the name of the gRPC method; result: `done`, `failed` (the plugin answered with an error), `timeout`, `unreachable`, `skipped` (not called, because several calls in a row had no answer), `ahead` (not called: the plugin had answered before the container was created)"}, nil)
 	m.resourcePluginCalls.duration = m.histogram(Family{"trimtab_resourceplugin_call_duration_seconds", histogram, []string{"resource", "method"},
-		"Time that calls of resource plugins took.", "resource, method: as above"}, callBuckets)
+		"Time that calls of resource plugins took.", "resource: the plugin's resource; method: the name of the gRPC method"}, callBuckets)
 	m.decisionSeconds = m.histogram(Family{"trimtab_decision_duration_seconds", histogram, nil,
-		"The part of an event's time in which the agent decided.", ""}, decisionBuckets).WithLabelValues()
+		"The part of the time from an event's arrival to its answer in which the agent decided.", ""}, decisionBuckets).WithLabelValues()
 	all := m.counter(Family{"trimtab_events_total", counter, []string{"kind"},
-		"Events handled.", "kind: the lifecycle steps as NRI names them, `Configure` for a new configuration, `Inform` for a pod spec that became known or changed, and `Expect` for a container that was decided before the runtime reported it"}, nil)
+		"Events that the agent handled.", "kind: the lifecycle steps as NRI names them, `Configure` for a new configuration, `Inform` for a pod spec that became known or changed, and `Expect` for a container that was decided before the runtime reported it"}, nil)
 	took := m.histogram(Family{"trimtab_event_duration_seconds", histogram, []string{"kind"},
-		"Time from an event's arrival to its answer: waiting in the queue, gathering, deciding and applying.", "kind: as above"}, eventBuckets)
+		"Time from an event's arrival to its answer: waiting in the queue, gathering of data, deciding and applying.", "kind: the lifecycle steps as NRI names them, `Configure`, `Inform` and `Expect`"}, eventBuckets)
 	for k := range m.eventCounts {
 		kind := lifecycle.Kind(k).String()
 		m.eventCounts[k], m.eventSeconds[k] = all.WithLabelValues(kind), took.WithLabelValues(kind)
 	}
 }
 
-// counter adds a counter. The series of the known label values exist from the start.
+// counter adds a counter. The series with the label values in known exist from the start.
 func (m *Metrics) counter(f Family, known []string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.Name, Help: f.Help}, f.LabelNames)
 	for _, k := range known {
@@ -135,19 +136,21 @@ func (m *Metrics) counter(f Family, known []string) *prometheus.CounterVec {
 	return v
 }
 
+// histogram adds a histogram.
 func (m *Metrics) histogram(f Family, buckets []float64) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: f.Name, Help: f.Help, Buckets: buckets}, f.LabelNames)
 	m.add(f, v)
 	return v
 }
 
+// add adds a metric to the metrics page, and its description to families.
 func (m *Metrics) add(f Family, c prometheus.Collector) {
 	m.families = append(m.families, f)
 	m.registry.MustRegister(c)
 }
 
-// Watch adds the metrics that are read from the state at each request of the page. The caller must call it once, before
-// the page is served.
+// Watch adds the metrics whose values are read from summary at each request of the page. The caller must call Watch
+// once, before the page is served.
 func (m *Metrics) Watch(summary func() api.Summary) {
 	m.registry.MustRegister(&stateCollector{summary: summary, kernelResults: m.kernelResults})
 }
@@ -157,12 +160,13 @@ func (m *Metrics) WatchProcess() {
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
-// Handler serves the page.
+// Handler returns the HTTP handler of the metrics page.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 }
 
-// Event counts one handled event.
+// Event counts one handled event. took is the time from the event's arrival to its answer. decision is the part of this
+// time in which the agent decided.
 func (m *Metrics) Event(kind lifecycle.Kind, took, decision time.Duration) {
 	if kind < 0 || int(kind) >= len(m.eventCounts) {
 		return
@@ -193,11 +197,12 @@ func (m *Metrics) ResourcePluginCall(resource, method, result string, took time.
 	m.resourcePluginCalls.count(took, []string{resource, method}, result)
 }
 
-// RuntimeUpdate counts an update of the runtime's stored copy of a container.
+// RuntimeUpdate counts an update of the resources that the runtime stores for a container.
 func (m *Metrics) RuntimeUpdate(result string) { m.runtimeUpdates.WithLabelValues(result).Inc() }
 
-// CountSwitch counts that another attachment took over.
+// CountSwitch counts that another attachment became the active one.
 func (m *Metrics) CountSwitch(from, to string) { m.attachmentSwitches.WithLabelValues(from, to).Inc() }
 
-// CountIgnored counts an event of an attachment that was not active.
+// CountIgnored counts an event that the agent ignored, because its attachment was not active. mode is the name of the
+// attachment.
 func (m *Metrics) CountIgnored(mode string) { m.ignoredEvents.WithLabelValues(mode).Inc() }

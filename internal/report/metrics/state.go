@@ -20,20 +20,21 @@ type pageState struct {
 // addValue adds one value of a metric to the page. labels are the values of the metric's labels.
 type addValue func(v float64, labels ...string)
 
-// stateMetrics are the metrics that are read from the state at each request. A new metric is one element of the list.
+// stateMetrics are the metrics whose values are read from the agent's state at each request. To add such a metric, add
+// an element to this list.
 var stateMetrics = []struct {
 	Family
 
-	read func(pageState, addValue)
+	read func(pageState, addValue) // adds the metric's values to the page
 }{
 	{Family{"trimtab_attached", gauge, []string{"mode"},
-		"1 if the attachment is registered and the agent has read what the runtime runs.", "mode: `nri`, `cri`, `bypass`"}, func(n pageState, put addValue) {
+		"1 if the attachment is registered and the agent has read the list of the runtime's containers.", "mode: `nri`, `cri`, `bypass`"}, func(n pageState, put addValue) {
 		for _, c := range n.Connections {
 			put(boolValue(c.Live), c.Mode)
 		}
 	}},
 	{Family{"trimtab_connection_state", gauge, []string{"mode", "state"},
-		"1 for the state the attachment's connection is in, 0 for all other states.", "mode: as above; state: a state that `trimtab status` prints"}, func(n pageState, put addValue) {
+		"1 for the state of the attachment's connection, 0 for all other states.", "mode: `nri`, `cri`, `bypass`; state: a state that `trimtab status` prints"}, func(n pageState, put addValue) {
 		for _, c := range n.Connections {
 			for _, state := range c.States {
 				put(boolValue(state == c.State), c.Mode, state)
@@ -41,9 +42,9 @@ var stateMetrics = []struct {
 		}
 	}},
 	{Family{"trimtab_last_sync_timestamp_seconds", gauge, nil,
-		"When the agent last read all that the runtime runs, in seconds since the epoch; 0 for never.", ""}, singleValue(func(n pageState) float64 { return epochSeconds(n.LastSync) })},
+		"When the agent last read the list of the runtime's containers, in seconds since the epoch; 0 for never.", ""}, singleValue(func(n pageState) float64 { return epochSeconds(n.LastSync) })},
 	{Family{"trimtab_unapplied_values", gauge, []string{"reason"},
-		"Decided values that are not in force now.", "reason: `not yet`, `no cgroup` (the container runs and its cgroup is not in the tree), `not carried`, `ceded`, `create only`, `bad cgroup`, `kernel refused`, `left alone` (another program keeps writing it), `differs` (mode observe: the node has another value), `not compared` (mode observe: no file shows the value)"}, func(n pageState, put addValue) {
+		"Decided values that are not in force now.", "reason: `not yet` (the cgroup does not exist yet, or the agent is writing the value), `no cgroup` (the container runs, but its cgroup does not exist), `not carried` (the attachment cannot set the value), `ceded` (`nri.cede` leaves the field to another plugin), `create only` (the container was created without the value), `bad cgroup` (the agent does not know the cgroup's path), `kernel refused`, `left alone` (another program keeps writing the file), `differs` (mode observe: the node has another value), `not compared` (mode observe: no file shows the value)"}, func(n pageState, put addValue) {
 		for _, why := range api.MissingReasons() {
 			put(float64(n.Unapplied[why]), string(why))
 		}
@@ -64,17 +65,17 @@ var stateMetrics = []struct {
 		}
 	}},
 	{Family{"trimtab_cpus_without_class", gauge, nil,
-		"CPUs that do not have the frequency or idle states of their CPU class; no series if no CPU should have one.", ""}, optionalValue(func(n pageState) *api.CPUClassCounts { return n.CPUClasses }, func(c *api.CPUClassCounts) float64 { return float64(c.Without) })},
+		"CPUs that do not have the frequency or idle states of their CPU class; no series if no CPU should have a class.", ""}, optionalValue(func(n pageState) *api.CPUClassCounts { return n.CPUClasses }, func(c *api.CPUClassCounts) float64 { return float64(c.Without) })},
 	{Family{"trimtab_cpu_class_repairs_total", counter, nil,
 		"Values of CPUs with a class that the agent wrote again after another program had changed them.", ""}, optionalValue(func(n pageState) *api.CPUClassCounts { return n.CPUClasses }, func(c *api.CPUClassCounts) float64 { return float64(c.Repairs) })},
 	{Family{"trimtab_memory_demoted_bytes_total", counter, nil,
-		"Bytes that the kernel moved to slow memory for the agent (`placement.demotion`); no series if that is off.", ""}, optionalValue(func(n pageState) *api.Demotion { return n.Demotion }, func(d *api.Demotion) float64 { return float64(d.Moved) })},
+		"Bytes that the kernel moved to slow memory for the agent (`placement.demotion`); no series if demotion is off.", ""}, optionalValue(func(n pageState) *api.Demotion { return n.Demotion }, func(d *api.Demotion) float64 { return float64(d.Moved) })},
 	{Family{"trimtab_containers_without_cgroup", gauge, nil,
 		"Containers that run but have no cgroup in the tree at cgroup.root: none of their values is in force.", ""}, singleValue(func(n pageState) float64 { return float64(n.WithoutCgroup) })},
 	{Family{"trimtab_containers", gauge, []string{"class"},
 		"Live containers.", "class: `none`, `system`, `dedicated`, `shared`, `reclaimed`"}, perKey(func(n pageState) map[string]int { return n.Classes })},
 	{Family{"trimtab_pods", gauge, []string{"spec"},
-		"Pods, by the source of what the runtime does not report: requests, kinds of containers. Containers of pods without a source count as app containers.", "spec: `kubelet Pods API`, `kubelet /pods`, `API server`, `nothing`"}, perKey(func(n pageState) map[lifecycle.Source]int { return n.Specs })},
+		"Pods, by the source of the data that the runtime does not report: the requests and the kinds of containers. The agent treats the containers of pods without a source as app containers.", "spec: `kubelet Pods API`, `kubelet /pods`, `API server`, `nothing`"}, perKey(func(n pageState) map[lifecycle.Source]int { return n.Specs })},
 	{Family{"trimtab_pool_cpus", gauge, []string{"pool", "node"},
 		"CPUs of a NUMA node that are in a pool now. A CPU may be in several pools.", "pool: `reserved`, `rest`, `shared` (the default pool), `named` (all pools that pods request by name), `bound` (all pools that are bound to a NUMA node), `reclaimed`; node: NUMA node"}, func(n pageState, put addValue) {
 		for _, p := range n.Pools {
@@ -86,25 +87,25 @@ var stateMetrics = []struct {
 	{Family{"trimtab_exclusive_cpus", gauge, nil,
 		"CPUs that containers own.", ""}, singleValue(func(n pageState) float64 { return float64(n.Exclusive) })},
 	{Family{"trimtab_kernel_writes_total", counter, []string{"result"},
-		"Values that the agent had to write to kernel files.", "result: `applied`, `same` (nothing was written), `clipped` (the parent cgroup allows only a part), `pending` (no cgroup yet), `refused`, `left` (another program keeps writing it)"}, func(n pageState, put addValue) {
+		"Values that the agent had to write to kernel files.", "result: `applied`, `same` (the file had the value already), `clipped` (the parent cgroup allows only a part of the value), `pending` (no cgroup yet), `refused`, `left` (another program keeps writing the file)"}, func(n pageState, put addValue) {
 		for _, result := range n.kernelResults {
 			put(float64(n.Kernel[result]), result)
 		}
 	}},
 	{Family{"trimtab_hookserver_up", gauge, []string{"server"},
-		"1 if a hook server's file is in force and the agent calls the server; 0 if the file is refused, or if the agent does not call the server, because several calls in a row had no answer.", "server: the name of its file"}, perKeyBool(func(n pageState) map[string]bool { return n.HookServers })},
+		"1 if a hook server's file is in force and the agent calls the server; 0 if the file is refused, or if the agent does not call the server, because several calls in a row had no answer.", "server: the name of the server's file"}, perKeyBool(func(n pageState) map[string]bool { return n.HookServers })},
 	{Family{"trimtab_resourceplugin_up", gauge, []string{"resource"},
-		"1 if a resource plugin answers; 0 if its socket is gone, or if it did not answer the last calls.", "resource: the plugin's resource"}, perKeyBool(func(n pageState) map[string]bool { return n.ResourcePlugins })},
+		"1 if a resource plugin answers; 0 if its socket was removed, or if it did not answer the last calls.", "resource: the plugin's resource"}, perKeyBool(func(n pageState) map[string]bool { return n.ResourcePlugins })},
 	{Family{"trimtab_resourceplugin_pending_removals", gauge, []string{"resource"},
 		"Pods that have ended and that a resource plugin has not released yet.", "resource: the plugin's resource"}, perKey(func(n pageState) map[string]int { return n.PendingRemovals })},
 	{Family{"trimtab_nrihost_plugin_connected", gauge, []string{"plugin"},
-		"1 if a plugin of the NRI host is connected to its socket. Pre-installed plugins do not use the socket and have 0.", "plugin: index and name, as the plugin registered"}, perKeyBool(func(n pageState) map[string]bool { return n.NRIPlugins })},
+		"1 if a plugin is connected to the socket of the NRI host. Pre-installed plugins do not use the socket and have 0.", "plugin: the index and the name with which the plugin registered"}, perKeyBool(func(n pageState) map[string]bool { return n.NRIPlugins })},
 	{Family{"trimtab_drift_corrected_total", counter, []string{"file"},
 		"Values that the agent wrote again after another program had changed them in the kernel.", "file: the setting, such as `cpuset.cpus`"}, perKey(func(n pageState) map[string]uint64 { return n.Drift })},
 	{Family{"trimtab_contested_values", gauge, []string{"file"},
-		"Values left to another program that writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpu.quota`"}, perKey(func(n pageState) map[string]int { return n.Ceded })},
+		"Values that the agent leaves to another program, because that program writes them again and again (`keeper.giveUpAfter`).", "file: the setting, such as `cpu.quota`"}, perKey(func(n pageState) map[string]int { return n.Ceded })},
 	{Family{"trimtab_contested_lists", gauge, []string{"file"},
-		"CPU and memory node lists and partitions that another program keeps changing. They keep containers apart, so the agent still repairs them, but less often (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}, perKey(func(n pageState) map[string]int { return n.Contested })},
+		"CPU lists, memory node lists and cpuset partitions that another program keeps changing. These settings keep containers apart, so the agent still repairs them, but less often (`keeper.giveUpAfter`).", "file: the setting, such as `cpuset.cpus`"}, perKey(func(n pageState) map[string]int { return n.Contested })},
 	{Family{"trimtab_cluster_reachable", gauge, nil,
 		"1 if the API server accepts the agent's token and answered the last request, even with a refusal; without `cluster.enabled` there is no series.", ""}, fromCluster(func(c *api.Cluster, put addValue) {
 		put(boolValue(c.Error == ""))
@@ -120,13 +121,13 @@ var stateMetrics = []struct {
 		}
 	})},
 	{Family{"trimtab_cluster_part_left", gauge, []string{"part"},
-		"1 if another program writes the object of a report, and the agent leaves it to that program.", "part: as above"}, fromCluster(func(c *api.Cluster, put addValue) {
+		"1 if another program writes the object of a report, and the agent leaves the object to that program.", "part: a part that `trimtab status` prints, such as `NodeResourceTopology`"}, fromCluster(func(c *api.Cluster, put addValue) {
 		for _, p := range c.Parts {
 			put(boolValue(p.LeftTo != ""), p.Name)
 		}
 	})},
 	{Family{"trimtab_cluster_writes_total", counter, []string{"part", "result"},
-		"Writes to the API server.", "part: as above; result: `written`, `skipped` (nothing had changed), `failed`"}, fromCluster(func(c *api.Cluster, put addValue) {
+		"Writes to the API server.", "part: a part that `trimtab status` prints, such as `NodeResourceTopology`; result: `written`, `skipped` (nothing had changed), `failed`"}, fromCluster(func(c *api.Cluster, put addValue) {
 		for _, p := range c.Parts {
 			put(float64(p.Written), p.Name, "written")
 			put(float64(p.Skipped), p.Name, "skipped")
@@ -161,53 +162,57 @@ var stateMetrics = []struct {
 		"1 if the agent refused a newer configuration and the previous configuration is in force.", ""}, singleValue(func(n pageState) float64 { return boolValue(n.ConfigError) })},
 }
 
-// perKey returns a function that reads a map, and adds a value for each key. The key is the metric's label.
-func perKey[K ~string, V int | uint64](of func(pageState) map[K]V) func(pageState, addValue) {
+// perKey returns a function that reads a map, and adds the value of each key. The key is the value of the metric's
+// label.
+func perKey[K ~string, V int | uint64](read func(pageState) map[K]V) func(pageState, addValue) {
 	return func(n pageState, put addValue) {
-		for key, v := range of(n) {
+		for key, v := range read(n) {
 			put(float64(v), string(key))
 		}
 	}
 }
 
-// perKeyBool returns a function that reads a map, and adds 1 or 0 for each key. The key is the metric's label.
-func perKeyBool(of func(pageState) map[string]bool) func(pageState, addValue) {
+// perKeyBool returns a function that reads a map, and adds 1 for each key with the value true, and 0 for each other
+// key. The key is the value of the metric's label.
+func perKeyBool(read func(pageState) map[string]bool) func(pageState, addValue) {
 	return func(n pageState, put addValue) {
-		for key, works := range of(n) {
+		for key, works := range read(n) {
 			put(boolValue(works), key)
 		}
 	}
 }
 
 // singleValue returns a function that adds one value without labels.
-func singleValue(of func(pageState) float64) func(pageState, addValue) {
-	return func(n pageState, put addValue) { put(of(n)) }
+func singleValue(read func(pageState) float64) func(pageState, addValue) {
+	return func(n pageState, put addValue) { put(read(n)) }
 }
 
-// optionalValue returns a function that adds one value without labels for a part of the state, if the state has that
-// part.
-func optionalValue[P any](part func(pageState) *P, of func(*P) float64) func(pageState, addValue) {
+// optionalValue returns a function that adds one value without labels. find returns the part of the state that has the
+// value, and read returns the value. If find returns nil, no value is added.
+func optionalValue[P any](find func(pageState) *P, read func(*P) float64) func(pageState, addValue) {
 	return func(n pageState, put addValue) {
-		if p := part(n); p != nil {
-			put(of(p))
+		if p := find(n); p != nil {
+			put(read(p))
 		}
 	}
 }
 
-// fromCluster returns a function that adds values about the API server, if the agent uses the API server.
-func fromCluster(of func(*api.Cluster, addValue)) func(pageState, addValue) {
+// fromCluster returns a function that calls addValues to add values about the API server. It adds nothing if the agent
+// does not use the API server.
+func fromCluster(addValues func(*api.Cluster, addValue)) func(pageState, addValue) {
 	return func(n pageState, put addValue) {
 		if n.Cluster != nil {
-			of(n.Cluster, put)
+			addValues(n.Cluster, put)
 		}
 	}
 }
 
-// fromConfig returns a function that adds values about the API server's configuration, if the agent reads it.
-func fromConfig(of func(*api.ClusterConfig, addValue)) func(pageState, addValue) {
+// fromConfig returns a function that calls addValues to add values about the configuration in the API server. It adds
+// nothing if the agent does not read this configuration.
+func fromConfig(addValues func(*api.ClusterConfig, addValue)) func(pageState, addValue) {
 	return fromCluster(func(c *api.Cluster, put addValue) {
 		if c.Config != nil {
-			of(c.Config, put)
+			addValues(c.Config, put)
 		}
 	})
 }
@@ -233,14 +238,14 @@ type stateCollector struct {
 	kernelResults []string
 }
 
-// Describe implements prometheus.Collector.
+// Describe sends the descriptions of the metrics in stateMetrics. It implements prometheus.Collector.
 func (s *stateCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, f := range stateMetrics {
 		out <- f.desc()
 	}
 }
 
-// Collect implements prometheus.Collector.
+// Collect reads the state and sends the values of the metrics in stateMetrics. It implements prometheus.Collector.
 func (s *stateCollector) Collect(out chan<- prometheus.Metric) {
 	n := pageState{s.summary(), s.kernelResults}
 	for _, f := range stateMetrics {

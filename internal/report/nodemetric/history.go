@@ -17,7 +17,7 @@ type Counter struct {
 	Bytes int64
 }
 
-// Pod names a pod, with its class and priority in Koordinator's terms, each "" if unknown.
+// Pod names a pod. QoS and Priority are Koordinator's names of the pod's QoS class and priority class; "" if unknown.
 type Pod struct{ Namespace, Name, UID, QoS, Priority string }
 
 // Reading has the counters of a node at one moment.
@@ -27,27 +27,28 @@ type Reading struct {
 	Pods map[Pod]Counter
 }
 
-// Policy says how often to report, and over which times. Zero fields mean Koordinator's defaults, see WithDefaults.
+// Policy has the interval of the reports and the times over which they aggregate usage. In fields that are zero,
+// WithDefaults sets Koordinator's defaults.
 type Policy struct {
 	Interval  time.Duration   // time between two reports; default 1 min
 	Average   time.Duration   // time over which usage is averaged; default 5 min
 	Durations []time.Duration // times for which percentiles are reported; default 5 min, 10 min, 30 min
 }
 
-// retention is how long History keeps readings.
+// retention is the age up to which History stores readings.
 const retention = 30 * time.Minute
 
 // WithDefaults returns the policy with the defaults in the fields that are not set. It limits Interval to 30 s or more,
 // Average to 1 min or more, and both to retention. It leaves out durations that are longer than retention.
 func (p Policy) WithDefaults() Policy {
-	usual := func(d *time.Duration, least, usual time.Duration) {
+	setDefault := func(d *time.Duration, least, byDefault time.Duration) {
 		if *d <= 0 {
-			*d = usual
+			*d = byDefault
 		}
 		*d = min(max(*d, least), retention)
 	}
-	usual(&p.Interval, 30*time.Second, time.Minute) // koordlet also uses at least this interval
-	usual(&p.Average, time.Minute, 5*time.Minute)
+	setDefault(&p.Interval, 30*time.Second, time.Minute) // koordlet, too, uses an interval of at least 30 s
+	setDefault(&p.Average, time.Minute, 5*time.Minute)
 	if p.Durations == nil {
 		p.Durations = []time.Duration{5 * time.Minute, 10 * time.Minute, retention}
 	}
@@ -58,7 +59,8 @@ func (p Policy) WithDefaults() Policy {
 // History has the readings of the last half hour, the oldest first. The zero value is an empty history.
 type History struct{ readings []Reading }
 
-// Add adds a reading, and drops readings older than retention. It drops the pods from readings older than average.
+// Add adds a reading, and drops readings that are older than retention. It drops the field Pods of readings that are
+// older than average.
 func (h *History) Add(r Reading, average time.Duration) {
 	h.readings = slices.DeleteFunc(append(h.readings, r), func(o Reading) bool { return r.At.Sub(o.At) > retention })
 	for i := range h.readings {
@@ -68,7 +70,7 @@ func (h *History) Add(r Reading, average time.Duration) {
 	}
 }
 
-// lastReadings returns the readings of the last d, and the time between the first and the last reading among them.
+// lastReadings returns the readings of the last d, and the time between the first and the last of these readings.
 func (h *History) lastReadings(d time.Duration) ([]Reading, time.Duration) {
 	if len(h.readings) == 0 {
 		return nil, 0
@@ -78,10 +80,10 @@ func (h *History) lastReadings(d time.Duration) ([]Reading, time.Duration) {
 	return h.readings[i:], end.Sub(h.readings[i].At)
 }
 
-// CanReport reports whether there are enough readings for a report: two.
+// CanReport reports whether there are enough readings for a report, at least two.
 func (h *History) CanReport() bool { return len(h.readings) > 1 }
 
-// meanUsage returns the mean usage of a node or pod, whose counters are in all.
+// meanUsage returns the mean usage of a node or pod from its counters at several moments.
 func meanUsage(all []timedCounter) Usage {
 	if len(all) == 0 {
 		return Usage{}
@@ -100,8 +102,8 @@ type timedCounter struct {
 	at time.Time
 }
 
-// cpuRate returns the CPU used between two moments, in thousandths of a CPU. It returns 0 if the counter decreased:
-// then the counter belongs to another cgroup of the same name.
+// cpuRate returns the CPU used between two moments, in thousandths of a CPU. It returns 0 if the counter decreased,
+// which means that the cgroup was removed and another cgroup has the same name.
 func cpuRate(from, to timedCounter) int64 {
 	d := to.at.Sub(from.at)
 	if d <= 0 || to.CPU < from.CPU {
@@ -111,6 +113,7 @@ func cpuRate(from, to timedCounter) int64 {
 	return int64(float64(to.CPU-from.CPU) / float64(d) * milli)
 }
 
+// nodeCounters returns the counters of the node in all readings.
 func nodeCounters(all []Reading) []timedCounter {
 	out := make([]timedCounter, len(all))
 	for i, r := range all {
@@ -119,6 +122,7 @@ func nodeCounters(all []Reading) []timedCounter {
 	return out
 }
 
+// podCounters returns the counters of a pod in the readings that have the pod.
 func podCounters(all []Reading, p Pod) (out []timedCounter) {
 	for _, r := range all {
 		if c, has := r.Pods[p]; has {
@@ -142,8 +146,8 @@ func podsUsage(all []Reading) map[Pod]Usage {
 	return out
 }
 
-// percentiles returns a usage for each p in percent: p percent of the readings do not exceed it. CPU and memory are
-// computed separately.
+// percentiles returns the usage at each percentile in percent. For the percentile 90, for example, 90 percent of the
+// readings do not exceed the returned usage. It computes CPU and memory separately.
 func percentiles(all []timedCounter, percent []int) []Usage {
 	var milli, bytes []int64
 	for i := 1; i < len(all); i++ {

@@ -33,10 +33,12 @@ func (h *History) Status(p Policy, updated string) map[string]any {
 	return map[string]any{"status": status}
 }
 
+// comparePods orders pods by namespace, name and UID.
 func comparePods(a, b Pod) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
+// metric returns the pod's entry in the list podsMetric of a NodeMetric.
 func (p Pod) metric(usage Usage) map[string]any {
 	out := map[string]any{"namespace": p.Namespace, "name": p.Name, "podUsage": resourceMap(usage)}
 	for key, v := range map[string]string{"qos": p.QoS, "priority": p.Priority} {
@@ -48,7 +50,7 @@ func (p Pod) metric(usage Usage) map[string]any {
 }
 
 // aggregates returns the mean and the percentiles of the node's usage for each duration. Like koordlet, it leaves out
-// a duration if the readings cover at most half of it.
+// a duration if the readings do not cover more than half of the duration.
 func (h *History) aggregates(durations []time.Duration) (out []any) {
 	percent := []int{50, 90, 95, 99}
 	for _, d := range durations {
@@ -66,8 +68,8 @@ func (h *History) aggregates(durations []time.Duration) (out []any) {
 }
 
 // resourceMap converts a usage to Koordinator's ResourceMap.
-func resourceMap(of Usage) map[string]any {
-	return map[string]any{"resources": map[string]any{"cpu": strconv.FormatInt(of.Milli, 10) + "m", "memory": strconv.FormatInt(of.Bytes, 10)}}
+func resourceMap(u Usage) map[string]any {
+	return map[string]any{"resources": map[string]any{"cpu": strconv.FormatInt(u.Milli, 10) + "m", "memory": strconv.FormatInt(u.Bytes, 10)}}
 }
 
 // PolicyOf reads the policy that Koordinator's manager has set in the spec of a NodeMetric. It uses the defaults for
@@ -88,6 +90,7 @@ func PolicyOf(object map[string]any) Policy {
 	return p.WithDefaults()
 }
 
+// durationOf converts a number of seconds. It returns 0 if v is not a number or out of range.
 func durationOf(v any) time.Duration {
 	n, _ := v.(int64)
 	if n <= 0 || n > int64(retention/time.Second) {

@@ -23,8 +23,8 @@ type explanation struct {
 	Remarks []string `json:"about,omitempty"` // further remarks, one sentence each
 }
 
-// table is a table of an explanation. Goto has an entry for each row: the question that a click on the row asks, or ""
-// if the row cannot be clicked.
+// table is a table of an explanation. Goto has an entry for each row: the question that a click on the row asks, such
+// as "pool=shared", or "" if the row cannot be clicked.
 type table struct {
 	Caption string     `json:"caption"`
 	Head    []string   `json:"head"`
@@ -32,25 +32,27 @@ type table struct {
 	Goto    []string   `json:"goto,omitempty"`
 }
 
-// question names the object on which the user clicked. Its kind is what: "cpu", "pool", "numa", "pod" or "container".
-// Its name or number is which.
-type question struct{ what, which string }
+// question names the object on which the user clicked.
+type question struct {
+	kind string // "cpu", "pool", "numa", "pod" or "container"
+	name string // the name or number of the object
+}
 
 // explain answers a question about a CPU, a pool, a NUMA node or a pod. It returns false if the node has no such
 // object. explainContainer answers questions about containers.
 func explain(q question, n api.Node) (explanation, bool) {
-	about := map[string]func(which string, n api.Node) (explanation, bool){
+	explainObject := map[string]func(nameOrNumber string, n api.Node) (explanation, bool){
 		"cpu": explainCPU, "pool": explainPool, "numa": explainNUMA, "pod": explainPod,
-	}[q.what]
-	if about == nil {
+	}[q.kind]
+	if explainObject == nil {
 		return explanation{}, false
 	}
-	return about(q.which, n)
+	return explainObject(q.name, n)
 }
 
 // explainCPU explains who may use a CPU, where the CPU is, and which containers may run on it.
-func explainCPU(which string, n api.Node) (explanation, bool) {
-	id, err := strconv.Atoi(which)
+func explainCPU(number string, n api.Node) (explanation, bool) {
+	id, err := strconv.Atoi(number)
 	if err != nil || !slices.Contains(cpumap.CPUs(n.CPUs.Online), id) {
 		return explanation{}, false
 	}
@@ -59,11 +61,11 @@ func explainCPU(which string, n api.Node) (explanation, bool) {
 	e.Verdict.Good = true
 	switch who.Kind {
 	case "own":
-		e.Verdict.Text = who.Pod + " owns CPU " + which + ": no other container may run on it."
+		e.Verdict.Text = who.Pod + " owns CPU " + number + ": no other container may run on it."
 	case "reserved":
-		e.Verdict.Text = "Reserved for the system: no pod owns it (pools.reserved)."
+		e.Verdict.Text = "It is reserved for the system (pools.reserved): no pod owns it."
 	case "none":
-		e.Verdict.Text = "In no pool: only containers that Trimtab leaves as they are may run here."
+		e.Verdict.Text = "It is in no pool: only containers whose CPUs Trimtab does not set may run on it."
 	default:
 		e.Verdict.Text = "Containers of the " + who.Name + " share it."
 	}
@@ -75,10 +77,10 @@ func explainCPU(which string, n api.Node) (explanation, bool) {
 		}
 		if who.Kind == "own" && term.Clean(c.Pod) != who.Pod && c.CPUs != "" {
 			e.Verdict.Good = false
-			e.Verdict.Reasons = append(e.Verdict.Reasons, term.Clean(c.Pod+"/"+c.Name+" may also run here, and should not."))
+			e.Verdict.Reasons = append(e.Verdict.Reasons, term.Clean(c.Pod+"/"+c.Name+" may also run on this CPU, but should not."))
 		}
 	}
-	e.Tables = append(e.Tables, containerTable("Containers that may run on CPU "+which, users))
+	e.Tables = append(e.Tables, containerTable("Containers that may run on CPU "+number, users))
 	return e, true
 }
 
@@ -100,7 +102,7 @@ func positionOf(c api.NodeCPUs, id int) []string {
 				continue
 			}
 			for _, other := range others {
-				at = append(at, fmt.Sprintf("CPU %d is a thread of the same core: %s.", other, userOf(c, other).Name))
+				at = append(at, fmt.Sprintf("CPU %d (%s) is a thread of the same core.", other, userOf(c, other).Name))
 			}
 		}
 		return at
@@ -108,7 +110,7 @@ func positionOf(c api.NodeCPUs, id int) []string {
 	return nil
 }
 
-// userOf returns who may use a CPU.
+// userOf returns the pod or the kind of pool that may use a CPU.
 func userOf(c api.NodeCPUs, id int) cpuUser {
 	for _, u := range users(c) {
 		if slices.Contains(cpumap.CPUs(u.CPUs), id) {
@@ -124,13 +126,13 @@ func filter[T any](list []T, meets func(T) bool) []T {
 }
 
 // explainPool explains the CPUs and containers of a pool.
-func explainPool(which string, n api.Node) (explanation, bool) {
-	i := slices.IndexFunc(n.CPUs.Pools, func(p api.Pool) bool { return term.Clean(p.Name) == which })
+func explainPool(name string, n api.Node) (explanation, bool) {
+	i := slices.IndexFunc(n.CPUs.Pools, func(p api.Pool) bool { return term.Clean(p.Name) == name })
 	if i < 0 {
 		return explanation{}, false
 	}
 	p := n.CPUs.Pools[i]
-	e := explanation{Title: "Pool " + which, Verdict: verdict{Good: true}}
+	e := explanation{Title: "Pool " + name, Verdict: verdict{Good: true}}
 	e.Verdict.Text = fmt.Sprintf("%s may use %s: %s.", term.Count(p.Members, "container"), term.Count(len(cpumap.CPUs(p.CPUs)), "CPU"), cmp.Or(p.CPUs, "none"))
 	if p.CPUs == "" && p.Members > 0 {
 		e.Verdict.Good = false
@@ -144,16 +146,16 @@ func explainPool(which string, n api.Node) (explanation, bool) {
 }
 
 // explainNUMA explains who may use the CPUs of a NUMA node.
-func explainNUMA(which string, n api.Node) (explanation, bool) {
-	i := slices.IndexFunc(n.CPUs.Nodes, func(m api.NUMA) bool { return strconv.Itoa(m.ID) == which })
+func explainNUMA(number string, n api.Node) (explanation, bool) {
+	i := slices.IndexFunc(n.CPUs.Nodes, func(m api.NUMA) bool { return strconv.Itoa(m.ID) == number })
 	if i < 0 {
 		return explanation{}, false
 	}
 	m := n.CPUs.Nodes[i]
 	memory := numaOf(m).Memory
-	e := explanation{Title: "NUMA node " + which, Verdict: verdict{Good: true}}
+	e := explanation{Title: "NUMA node " + number, Verdict: verdict{Good: true}}
 	if m.CPUs == "" {
-		e.Verdict.Text = "Only memory: " + cmp.Or(memory, "size unknown") + ", no CPUs."
+		e.Verdict.Text = "It has only memory (" + cmp.Or(memory, "size unknown") + ") and no CPUs."
 		return e, true
 	}
 	here := cpumap.CPUs(m.CPUs)
@@ -171,7 +173,7 @@ func explainNUMA(which string, n api.Node) (explanation, bool) {
 		t.Goto = append(t.Goto, gotoUser(u))
 	}
 	e.Verdict.Text = fmt.Sprintf("Pods own %d of its %s.", owned, term.Count(len(here), "CPU"))
-	e.Remarks = []string{fmt.Sprintf("CPUs %s in socket %d, %s, %s.", m.CPUs, m.Package, term.Count(len(m.Cores), "core"), term.Count(max(1, len(m.Caches)), "L3 cache"))}
+	e.Remarks = []string{fmt.Sprintf("It has CPUs %s (%s, %s) in socket %d.", m.CPUs, term.Count(len(m.Cores), "core"), term.Count(max(1, len(m.Caches)), "L3 cache"), m.Package)}
 	if memory != "" {
 		e.Remarks = append(e.Remarks, "Memory: "+memory+".")
 	}
@@ -180,25 +182,25 @@ func explainNUMA(which string, n api.Node) (explanation, bool) {
 }
 
 // explainPod explains a pod: the CPUs that it owns, and its containers.
-func explainPod(which string, n api.Node) (explanation, bool) {
-	e := explanation{Title: "Pod " + which, Verdict: verdict{Good: true}}
-	var own, away []int
+func explainPod(name string, n api.Node) (explanation, bool) {
+	e := explanation{Title: "Pod " + name, Verdict: verdict{Good: true}}
+	var own, unusable []int
 	for _, g := range n.CPUs.Grants {
-		if term.Clean(g.Pod) == which {
-			own, away = append(own, cpumap.CPUs(g.CPUs)...), append(away, cpumap.CPUs(g.Unusable)...)
+		if term.Clean(g.Pod) == name {
+			own, unusable = append(own, cpumap.CPUs(g.CPUs)...), append(unusable, cpumap.CPUs(g.Unusable)...)
 		}
 	}
-	mine := filter(n.Containers, func(c api.Container) bool { return term.Clean(c.Pod) == which })
-	if len(own)+len(away)+len(mine) == 0 {
+	mine := filter(n.Containers, func(c api.Container) bool { return term.Clean(c.Pod) == name })
+	if len(own)+len(unusable)+len(mine) == 0 {
 		return e, false
 	}
 	e.Verdict.Text = "It owns CPUs " + formatCPUs(own) + "; no other container may run on them."
 	if len(own) == 0 {
-		e.Verdict.Text = "It owns no CPUs; its containers share pools."
+		e.Verdict.Text = "It owns no CPUs; its containers share the CPUs of pools."
 	}
-	if len(away) > 0 {
+	if len(unusable) > 0 {
 		e.Verdict.Good = false
-		e.Verdict.Reasons = append(e.Verdict.Reasons, "CPUs "+formatCPUs(away)+" belong to it, and it cannot use them now: they are offline, or missing in its pod's cgroup.")
+		e.Verdict.Reasons = append(e.Verdict.Reasons, "It also owns CPUs "+formatCPUs(unusable)+", but cannot use them now: they are offline, or missing in the pod's cgroup.")
 	}
 	e.Tables = append(e.Tables, containerTable("Its containers", mine))
 	return e, true
@@ -215,6 +217,7 @@ func gotoUser(u cpuUser) string {
 	return ""
 }
 
+// containerTable returns a table of containers, with at most maxRows of them.
 func containerTable(caption string, list []api.Container) table {
 	t := table{Caption: fmt.Sprintf("%s: %d", caption, len(list)), Head: []string{"Container", "Class", "CPUs"}}
 	for _, c := range list[:min(len(list), maxRows)] {

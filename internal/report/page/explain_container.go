@@ -15,9 +15,10 @@ import (
 // returns false if the agent does not know the pod or container.
 type Explainer func(namespace, pod, container string) ([]api.Container, bool)
 
-// explainContainer answers a question about a container. which has the form NAMESPACE/POD/CONTAINER/ID.
-func explainContainer(which string, ask Explainer) (explanation, bool) {
-	parts := strings.SplitN(which, "/", 4)
+// explainContainer answers a question about a container. The name has the form NAMESPACE/POD/CONTAINER/ID. ID may be
+// empty if the pod has only one container of this name.
+func explainContainer(name string, ask Explainer) (explanation, bool) {
+	parts := strings.SplitN(name, "/", 4)
 	if len(parts) != 4 {
 		return explanation{}, false
 	}
@@ -32,13 +33,14 @@ func explainContainer(which string, ask Explainer) (explanation, bool) {
 	return explanation{}, false
 }
 
+// explanationOf returns the explanation of a container.
 func explanationOf(c api.Container) explanation {
 	e := explanation{Title: term.Clean(strings.TrimSuffix("Container "+c.Pod+"/"+c.Name, "/")), Verdict: containerVerdict(c)}
 	class := "Class " + term.Clean(c.Class)
 	if c.ClassFrom != "" {
 		class += ", from " + term.Clean(c.ClassFrom)
 	}
-	e.Remarks = []string{class + "; " + term.Clean(c.QoS) + " to Kubernetes; " + term.Clean(c.State) + "."}
+	e.Remarks = []string{class + "; Kubernetes QoS class " + term.Clean(c.QoS) + "; state " + term.Clean(c.State) + "."}
 	if c.Demotion != nil {
 		e.Remarks = append(e.Remarks, "Memory: "+term.Clean(c.Demotion.Text())+".")
 	}
@@ -60,9 +62,9 @@ func containerVerdict(c api.Container) verdict {
 	v := verdict{Good: missing+len(c.Problems) == 0 && c.ReleasedAt.IsZero()}
 	switch {
 	case !c.ReleasedAt.IsZero():
-		v.Text = cpus + " The agent was " + api.ReleasedText(c.ReleasedAt) + ": no decision about it is in force."
+		v.Text = cpus + " The agent was " + api.ReleasedText(c.ReleasedAt) + ": no decision about the container is in force."
 	case v.Good:
-		v.Text = cpus + " Everything that was decided for it is in force."
+		v.Text = cpus + " All values that the agent decided for the container are in force."
 	case missing > 0:
 		v.Text = cpus + " " + countAre(missing, "value") + " not in force."
 	default:
@@ -115,11 +117,11 @@ func cpuClassTable(list []api.ContainerCPUClass) table {
 		state := "yes"
 		switch {
 		case c.Class == "":
-			return []string{"-", c.CPUs, "none", "-", "its own values"}
+			return []string{"-", c.CPUs, "none", "-", "the kernel's own values"}
 		case !c.InForce:
 			state = "NO: " + c.Reason
 		}
-		return []string{state, c.CPUs, c.Class, cmp.Or(c.BalloonType, "none: no balloon has them"), c.Kernel}
+		return []string{state, c.CPUs, c.Class, cmp.Or(c.BalloonType, "none: no balloon has these CPUs"), c.Kernel}
 	})
 }
 

@@ -44,34 +44,34 @@ type feed struct {
 	proc fs.FS  // the node's /proc; nil if the CPUs of the node are not those of this machine
 	now  func() time.Time
 
-	mu      sync.Mutex
-	streams int
+	mu      sync.Mutex // guards the fields below
+	streams int        // the number of open streams
 	streamedState
 }
 
 // streamedState is the state that the streams send. It is empty while no stream is open.
 type streamedState struct {
-	seq       uint64 // sequence number of state
-	readAt    time.Time
-	nextEvent <-chan struct{} // closed when an event happened after the reading
+	seq       uint64          // sequence number of state
+	readAt    time.Time       // when node was read from the agent
+	nextEvent <-chan struct{} // closed when an event happened after node was read
 	node      api.Node
-	state     state
-	rows      map[string]row
-	full      []byte // state as JSON; encoded when it is first needed
-	changed   []byte // the change from state seq-1 to state seq, as JSON
+	state     state          // what the page shows of node
+	rows      map[string]row // the rows of state, by row id
+	full      []byte         // state as JSON; encoded when it is first needed
+	changed   []byte         // the change from state seq-1 to state seq, as JSON
 
-	loadAt      time.Time // when load was measured
-	loadSeq     uint64    // sequence number of load
-	lastReading *usage.Reading
-	load        []byte // how busy the CPUs are, as JSON
+	loadAt      time.Time      // when load was measured
+	loadSeq     uint64         // sequence number of load
+	lastReading *usage.Reading // the CPU counters of the last measurement; nil before the first measurement
+	load        []byte         // how busy the CPUs are, as JSON
 }
 
-// frame is the message that one stream must send now: the full state, the last change of it, and the load of the CPUs.
-// Nil parts are left out.
+// frame is the message that one stream must send now: the full state or the last change of the state, and the load of
+// the CPUs. A stream does not send what is nil.
 type frame struct {
 	full, changed, load []byte
-	at                  position
-	nextEvent           <-chan struct{}
+	at                  position        // the position of the stream after it has sent the frame
+	nextEvent           <-chan struct{} // closed at the next event
 }
 
 // position has the sequence numbers of the last state and of the last load that a stream has sent.
@@ -88,7 +88,7 @@ func (f *feed) openStream() bool {
 	return true
 }
 
-// closeStream removes a stream. After the last one it drops the state.
+// closeStream removes a stream. If no stream is open then, it deletes the state.
 func (f *feed) closeStream() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,7 +97,7 @@ func (f *feed) closeStream() {
 	}
 }
 
-// status returns the state of the node that the streams show. If no stream is open, it asks the agent.
+// status returns the state of the node that the streams show. If no stream is open, it reads the state from the agent.
 func (f *feed) status(ctx context.Context) api.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +108,7 @@ func (f *feed) status(ctx context.Context) api.Node {
 	return f.node
 }
 
-// frame returns the message that a stream must send next. sent is what the stream has sent so far.
+// frame returns the message that a stream must send next. The parameter sent is the position of the stream.
 func (f *feed) frame(ctx context.Context, sent position) frame {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,6 +130,7 @@ func (f *feed) frame(ctx context.Context, sent position) frame {
 	return out
 }
 
+// fullState returns the state as JSON.
 func (f *feed) fullState() []byte {
 	if f.full == nil {
 		f.full = encode(f.state)
@@ -137,19 +138,20 @@ func (f *feed) fullState() []byte {
 	return f.full
 }
 
-// readState reads the agent's state if an event happened since the last read, or if that read is maxAge ago.
+// readState reads the agent's state if an event happened since the last read, or if the last read is maxAge ago. It
+// does nothing if the last read is less than minInterval ago.
 func (f *feed) readState(ctx context.Context) {
 	age := f.now().Sub(f.readAt)
 	happened := f.seq == 0
 	select {
-	case <-f.nextEvent: // never, while it is nil
+	case <-f.nextEvent: // never happens while nextEvent is nil
 		happened = true
 	default:
 	}
 	if f.seq > 0 && (age < minInterval || !happened && age < maxAge) {
 		return
 	}
-	// We get the channel first: an event during the read of the state then closes it.
+	// We get the channel before the state, so that an event during the read of the state closes the channel.
 	_, f.nextEvent = f.src.Events(ctx, math.MaxUint64)
 	f.node, f.readAt = f.src.Status(), f.now()
 	f.storeState(stateOf(f.name, f.node))
@@ -170,11 +172,11 @@ func (f *feed) storeState(s state) {
 			c.RemovedRows = append(c.RemovedRows, r.ID)
 		}
 	}
-	machine := slices.EqualFunc(s.Map.Nodes, f.state.Map.Nodes, func(a, b numa) bool { return string(encode(a)) == string(encode(b)) })
-	if !machine || !slices.Equal(s.Map.Users, f.state.Map.Users) || !slices.Equal(s.Map.Pools, f.state.Map.Pools) {
+	sameNodes := slices.EqualFunc(s.Map.Nodes, f.state.Map.Nodes, func(a, b numa) bool { return string(encode(a)) == string(encode(b)) })
+	if !sameNodes || !slices.Equal(s.Map.Users, f.state.Map.Users) || !slices.Equal(s.Map.Pools, f.state.Map.Pools) {
 		c.Map = new(s.Map)
 	}
-	if machine && c.Map != nil {
+	if sameNodes && c.Map != nil {
 		c.Map.Nodes = nil
 	}
 	same := f.seq > 0 && c.Map == nil && len(c.Rows)+len(c.RemovedRows) == 0 && string(encode(s.Verdict)) == string(encode(f.state.Verdict)) &&
@@ -205,6 +207,8 @@ func (f *feed) readLoad() {
 	f.load = encode(f.measureLoad())
 }
 
+// measureLoad reads the CPU counters and the pressure of the node. Busy is the mean load since the last measurement, so
+// the first measurement does not have it.
 func (f *feed) measureLoad() cpuLoad {
 	if f.proc == nil {
 		return cpuLoad{}
@@ -226,6 +230,7 @@ func (f *feed) measureLoad() cpuLoad {
 	return u
 }
 
+// busyText returns the text of cpuLoad.Busy. The map busy has a number from 0 (idle) to 1 for each CPU.
 func busyText(busy map[int]float64, online []int) string {
 	if len(online) == 0 {
 		return ""

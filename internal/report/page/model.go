@@ -30,7 +30,7 @@ type change struct {
 	RemovedRows []string `json:"gone,omitempty"` // ids of rows
 }
 
-// cpuMap is the machine and who may use its CPUs.
+// cpuMap has the machine's NUMA nodes, and who may use their CPUs.
 type cpuMap struct {
 	Nodes []numa    `json:"nodes,omitempty"` // in a change: nil if they have not changed
 	Users []cpuUser `json:"users"`
@@ -47,10 +47,10 @@ type numa struct {
 	Caches [][]string `json:"caches"`
 }
 
-// cpuUser is a pod that owns CPUs, a kind of pool, or the reserved CPUs or CPUs in no pool. Each CPU belongs to one
-// user.
+// cpuUser is who may use a set of CPUs: a pod that owns them, or the containers of a kind of pool. The reserved CPUs
+// and the CPUs in no pool also have a cpuUser. Each CPU belongs to one cpuUser.
 type cpuUser struct {
-	Mark string `json:"mark"`
+	Mark string `json:"mark"` // one or two characters that stand for the user on the map
 	Kind string `json:"kind"` // own, shared, reclaimed, both, balloon, reserved, none
 	Name string `json:"name"`
 	Pod  string `json:"pod,omitempty"` // the pod that owns the CPUs; "" for a pool
@@ -65,7 +65,7 @@ type pool struct {
 
 // row is a container in the table.
 type row struct {
-	ID       string `json:"id"` // how a question names the container, see idOf
+	ID       string `json:"id"` // the name of the container in a question: NAMESPACE/POD/CONTAINER/ID
 	Pod      string `json:"pod"`
 	Name     string `json:"name"`
 	State    string `json:"state"`
@@ -73,17 +73,18 @@ type row struct {
 	QoS      string `json:"qos"`
 	CPUGroup string `json:"seat"`
 	CPUs     string `json:"cpus"`
-	Values   int    `json:"values"`
+	Values   int    `json:"values"`  // the number of decided values of the container and its pod
 	Missing  int    `json:"missing"` // values that are not in force
 	Problems int    `json:"problems"`
 }
 
-// poolKinds has the kind and the name of a user for each mark of package cpumap that stands for CPUs without an owner.
+// poolKinds has Kind and Name of the cpuUser for each mark of package cpumap that stands for CPUs without an owner.
 var poolKinds = map[string]struct{ kind, name string }{
 	"s": {"shared", "shared pool"}, "r": {"reclaimed", "reclaimed pool"}, "·": {"both", "shared and reclaimed pool"},
 	"b": {"balloon", "balloons"}, "#": {"reserved", "reserved"}, "-": {"none", "in no pool"},
 }
 
+// stateOf returns what the page shows of a node. The parameter name is the node's name.
 func stateOf(name string, n api.Node) state {
 	return state{Node: term.Clean(name), Version: term.Clean(n.Version), Verdict: nodeVerdict(n), Facts: factsOf(n), Map: mapOf(n.CPUs), Rows: rowsOf(n)}
 }
@@ -99,6 +100,8 @@ func mapOf(c api.NodeCPUs) cpuMap {
 	return m
 }
 
+// numaOf returns a NUMA node for the page. If the agent knows no cores, each CPU is a core. If it knows no caches, one
+// cache has all CPUs of the node.
 func numaOf(n api.NUMA) numa {
 	out := numa{ID: n.ID, Package: n.Package, CPUs: n.CPUs}
 	if n.Memory > 0 {
@@ -128,7 +131,7 @@ func numaOf(n api.NUMA) numa {
 }
 
 // users returns who may use the CPUs: first the pods that own CPUs, sorted by name, then the pools. The marks are those
-// of package cpumap, except that owners for which no letter is left get two letters.
+// of package cpumap. If package cpumap has no letter left for an owner, the owner gets two letters.
 func users(c api.NodeCPUs) []cpuUser {
 	var owners, others []cpuUser
 	for _, m := range cpumap.Marks(c) {
@@ -165,6 +168,6 @@ func rowsOf(n api.Node) []row {
 	return rows
 }
 
-// idOf returns how a question names a container. The name includes the runtime's id, because two containers have the
-// same name while one replaces the other.
+// idOf returns the name of a container in a question: NAMESPACE/POD/CONTAINER/ID. It includes the runtime's id, because
+// two containers have the same name while one container replaces the other.
 func idOf(c api.Container) string { return c.Pod + "/" + c.Name + "/" + c.ID }

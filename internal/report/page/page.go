@@ -30,7 +30,8 @@ const (
 	clientTimeout = 5 * time.Second
 	// maxParallelQuestions is how many questions the page answers at the same time.
 	maxParallelQuestions = 4
-	// maxQuestionLength is the largest length of a question: the names of namespace, pod and container, and an id.
+	// maxQuestionLength limits the bytes of the name in a question. The longest name has namespace, pod, container and
+	// id.
 	maxQuestionLength = 1024
 )
 
@@ -51,8 +52,8 @@ type Options struct {
 type Page struct {
 	o             Options
 	feed          feed
-	questionSlots *semaphore.Weighted
-	host          string
+	questionSlots *semaphore.Weighted // limits the questions that are answered at the same time
+	host          string              // the host name of this machine, in lower case
 }
 
 // New makes a page. Nothing runs until a browser connects.
@@ -68,7 +69,7 @@ func New(o Options) *Page {
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
 	if !p.servesHost(r.Host) {
-		http.Error(w, "the node does not serve this host name: use its address, localhost, or its host name", http.StatusMisdirectedRequest)
+		http.Error(w, "the node does not serve this host name: use its IP address, localhost, or its host name", http.StatusMisdirectedRequest)
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -77,7 +78,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
-		http.Error(w, "a page of another site may not request this", http.StatusForbidden)
+		http.Error(w, "a web page of another site may not request the node's page", http.StatusForbidden)
 		return
 	}
 	switch name := strings.TrimPrefix(r.URL.Path, Path); name {
@@ -108,7 +109,7 @@ func setHeaders(h http.Header) {
 
 // servesHost reports whether host, the Host header of a request, is an IP address, localhost or a name of this node. It
 // protects from DNS rebinding: another site makes its own name resolve to the node's address, and a browser then treats
-// both as the same origin. The Host header of such a request has the name of the other site.
+// the node as a part of this site. The Host header of such a request has the name of the other site.
 func (p *Page) servesHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -120,7 +121,7 @@ func (p *Page) servesHost(host string) bool {
 	return host == "localhost" || host != "" && (host == p.host || host == strings.ToLower(p.o.Node))
 }
 
-// explain answers a request such as ?what=cpu&which=5 with an explanation.
+// explain answers a request such as ?what=cpu&which=5 with the explanation of CPU 5.
 func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
 	if p.questionSlots.Acquire(r.Context(), 1) != nil {
 		return // the client has disconnected
@@ -135,14 +136,15 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(encode(e)) // fails only if the client has disconnected
 }
 
+// answer returns the explanation that a request asks for. It returns false if the node does not have the object.
 func (p *Page) answer(r *http.Request) (explanation, bool) {
-	ask := r.URL.Query()
-	q := question{ask.Get("what"), ask.Get("which")}
-	if len(q.which) > maxQuestionLength {
+	parameters := r.URL.Query()
+	q := question{parameters.Get("what"), parameters.Get("which")}
+	if len(q.name) > maxQuestionLength {
 		return explanation{}, false
 	}
-	if q.what == "container" {
-		return explainContainer(q.which, p.o.Source.Explain)
+	if q.kind == "container" {
+		return explainContainer(q.name, p.o.Source.Explain)
 	}
 	return explain(q, p.feed.status(r.Context()))
 }
@@ -184,9 +186,9 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pauseStream waits until more closes, but at least minInterval and at most loadInterval. It returns false when ctx
-// ends.
-func pauseStream(ctx context.Context, more <-chan struct{}) bool {
+// pauseStream waits until nextEvent closes, but at least minInterval and at most loadInterval. It returns false when
+// ctx ends.
+func pauseStream(ctx context.Context, nextEvent <-chan struct{}) bool {
 	least, most := time.NewTimer(minInterval), time.NewTimer(loadInterval)
 	defer least.Stop()
 	defer most.Stop()
@@ -196,7 +198,7 @@ func pauseStream(ctx context.Context, more <-chan struct{}) bool {
 		return false
 	}
 	select {
-	case <-more:
+	case <-nextEvent:
 	case <-most.C:
 	case <-ctx.Done():
 		return false
@@ -204,12 +206,13 @@ func pauseStream(ctx context.Context, more <-chan struct{}) bool {
 	return true
 }
 
-// stream is an open answer to one client.
+// stream is the answer to one client that stays open.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
+// send writes a frame as server-sent events.
 func (s stream) send(f frame) error {
 	if err := s.control.SetWriteDeadline(time.Now().Add(clientTimeout)); err != nil {
 		return err

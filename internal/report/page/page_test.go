@@ -132,7 +132,7 @@ func TestAnswers(t *testing.T) {
 		{"no number", "GET", "http://localhost/page/explain?what=cpu&which=x", nil, 404, "does not have this object"},
 		{"an unknown container", "GET", "http://localhost/page/explain?what=container&which=a/b/c/d", nil, 404, "does not have this object"},
 		{"a long question", "GET", "http://localhost/page/explain?what=pod&which=" + strings.Repeat("a", 2000), nil, 404, "does not have this object"},
-		{"a container", "GET", "http://localhost/page/explain?what=container&which=shop/web/main/c2", nil, 200, "Everything that was decided for it is in force."},
+		{"a container", "GET", "http://localhost/page/explain?what=container&which=shop/web/main/c2", nil, 200, "All values that the agent decided for the container are in force."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := get(p, tc.method, tc.url, tc.headers...)
@@ -178,14 +178,14 @@ func TestExplanations(t *testing.T) {
 		about                       []string
 		rows                        int
 	}{
-		{"cpu", "2", "CPU 2", "shop/db owns CPU 2: no other container may run on it.", true, []string{"It is in NUMA node 0 of socket 0.", "CPU 3 is a thread of the same core: shop/db."}, 1},
-		{"cpu", "0", "CPU 0", "Reserved for the system: no pod owns it (pools.reserved).", true, []string{"It is in NUMA node 0 of socket 0.", "CPU 1 is a thread of the same core: shared pool."}, 0},
+		{"cpu", "2", "CPU 2", "shop/db owns CPU 2: no other container may run on it.", true, []string{"It is in NUMA node 0 of socket 0.", "CPU 3 (shop/db) is a thread of the same core."}, 1},
+		{"cpu", "0", "CPU 0", "It is reserved for the system (pools.reserved): no pod owns it.", true, []string{"It is in NUMA node 0 of socket 0.", "CPU 1 (shared pool) is a thread of the same core."}, 0},
 		{"cpu", "6", "CPU 6", "Containers of the shared and reclaimed pool share it.", true, []string{"It is in NUMA node 1 of socket 1.", "It shares an L3 cache with CPUs 6-7."}, 1},
-		{"numa", "0", "NUMA node 0", "Pods own 2 of its 4 CPUs.", true, []string{"CPUs 0-3 in socket 0, 2 cores, 1 L3 cache.", "Memory: 4.0 GiB."}, 3},
-		{"numa", "2", "NUMA node 2", "Only memory: 64.0 GiB, no CPUs.", true, nil, -1},
+		{"numa", "0", "NUMA node 0", "Pods own 2 of its 4 CPUs.", true, []string{"It has CPUs 0-3 (2 cores, 1 L3 cache) in socket 0.", "Memory: 4.0 GiB."}, 3},
+		{"numa", "2", "NUMA node 2", "It has only memory (64.0 GiB) and no CPUs.", true, nil, -1},
 		{"pool", "shared", "Pool shared", "1 container may use 5 CPUs: 1,4-7.", true, []string{"CPUs that a pod owns are in no pool; a CPU may be in several pools.", "Its containers are of class shared."}, 1},
 		{"pod", "shop/db", "Pod shop/db", "It owns CPUs 2-3; no other container may run on them.", true, nil, 1},
-		{"pod", "shop/web", "Pod shop/web", "It owns no CPUs; its containers share pools.", true, nil, 1},
+		{"pod", "shop/web", "Pod shop/web", "It owns no CPUs; its containers share the CPUs of pools.", true, nil, 1},
 	} {
 		e, known := explain(question{tc.what, tc.which}, small())
 		if !known || e.Title != tc.title || e.Verdict.Text != tc.verdict || e.Verdict.Good != tc.good {
@@ -212,8 +212,8 @@ func TestContainerCPUClasses(t *testing.T) {
 	}})
 	want := [][]string{
 		{"yes", "1", "fast", "latency", "scaling_governor performance"},
-		{"NO: no policy", "2", "slow", "none: no balloon has them", ""},
-		{"-", "3-4", "none", "-", "its own values"},
+		{"NO: no policy", "2", "slow", "none: no balloon has these CPUs", ""},
+		{"-", "3-4", "none", "-", "the kernel's own values"},
 	}
 	if len(e.Tables) != 1 {
 		t.Fatalf("%+v", e.Tables)

@@ -11,14 +11,14 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// verdict says in a sentence whether the node or an object of it is in order, and gives reasons.
+// verdict says in a sentence whether the node or an object on the node is in order, and gives reasons.
 type verdict struct {
 	Good    bool     `json:"good"`
 	Text    string   `json:"text"`
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// maxNamedProblems is the largest number of containers of which the verdict names a problem, the first of each.
+// maxNamedProblems limits the problems in a verdict. The verdict names one problem, the first, of each container.
 const maxNamedProblems = 5
 
 // nodeVerdict returns the verdict on a node. A value that waits for the start of its container is not a fault.
@@ -76,9 +76,9 @@ func factsOf(n api.Node) []string {
 }
 
 // countAre returns for example "1 value is" or "2 values are".
-func countAre(n int, what string) string {
+func countAre(n int, noun string) string {
 	if n == 1 {
-		return "1 " + what + " is"
+		return "1 " + noun + " is"
 	}
-	return fmt.Sprintf("%d %ss are", n, what)
+	return fmt.Sprintf("%d %ss are", n, noun)
 }

@@ -14,13 +14,13 @@ import (
 )
 
 // Numbers of the fields that Katalyst's PodResources API adds to the kubelet's API. The kubelet's API does not use these
-// numbers, so its clients skip the fields.
+// numbers, so clients of the kubelet's API skip the fields.
 const (
-	podRole        protowire.Number = 12 // in PodResources, like podType, podLabels and podAnnotations
+	podRole        protowire.Number = 12 // a field of the message PodResources, as are the next three
 	podType        protowire.Number = 13
 	podLabels      protowire.Number = 14
 	podAnnotations protowire.Number = 15
-	resourcesField protowire.Number = 15 // in ContainerResources and AllocatableResourcesResponse
+	resourcesField protowire.Number = 15 // a field of ContainerResources and AllocatableResourcesResponse
 )
 
 // The label and the annotation of a pod whose values Katalyst's API repeats in separate fields.
@@ -29,7 +29,7 @@ const (
 	typeAnnotation = "katalyst.kubewharf.io/pod_type"
 )
 
-// Plugins has the allocations of the node's resource plugins.
+// Plugins reports the allocations of the node's resource plugins.
 type Plugins interface {
 	// Amounts returns what plugins have allocated to the containers of a pod, by container name.
 	Amounts(podUID string) map[string][]lifecycle.PluginAmount
@@ -37,7 +37,8 @@ type Plugins interface {
 	Allocatable(ctx context.Context) []lifecycle.PluginAmount
 }
 
-// addKatalystFields adds Katalyst's fields to a pod.
+// addKatalystFields adds Katalyst's fields to out, the answer about a pod. own is the agent's state of the pod. plugins
+// may be nil.
 func addKatalystFields(out *v1.PodResources, own *nodeview.PodHoldings, plugins Plugins) {
 	var b []byte
 	b = appendText(b, podRole, own.Labels[roleLabel])
@@ -61,7 +62,8 @@ func addKatalystFields(out *v1.PodResources, own *nodeview.PodHoldings, plugins 
 	}
 }
 
-// addAssigned adds the CPUs and memory that the agent assigned to a container, unless a plugin has allocated them.
+// addAssigned adds the CPUs and memory that the agent assigned to a container. It leaves out a resource that a plugin
+// has allocated.
 func addAssigned(all []lifecycle.PluginAmount, c *nodeview.ContainerHoldings) []lifecycle.PluginAmount {
 	add := func(name string, byNode map[int]float64) {
 		if len(byNode) == 0 || slices.ContainsFunc(all, func(r lifecycle.PluginAmount) bool { return r.Resource == name }) {
@@ -93,7 +95,8 @@ func addAssigned(all []lifecycle.PluginAmount, c *nodeview.ContainerHoldings) []
 	return all
 }
 
-// fieldNumbers has the protobuf field numbers of the amounts of a resource.
+// fieldNumbers has the protobuf field numbers for the amounts in a lifecycle.PluginAmount: Total, ByNode, OtherTotal
+// and OtherByNode.
 type fieldNumbers struct{ total, nodes, other, otherNodes protowire.Number }
 
 // The messages for resources of a container and of the node have the same fields, but different numbers for the amounts.
@@ -134,7 +137,7 @@ func encodeQuantity(q *lifecycle.PluginQuantity) []byte {
 	}
 	b = appendText(b, name, q.Name)
 	b = appendText(b, kind, q.Type)
-	b = appendBool(b, level, q.Socket) // the enum has 0 for NUMA nodes and 1 for sockets
+	b = appendBool(b, level, q.Socket) // an enum: 0 is a NUMA node, and 1 is a socket
 	return appendMap(b, annotations, q.Annotations)
 }
 

@@ -13,7 +13,7 @@ import (
 type podName struct{ namespace, pod string }
 
 // merge combines the resources of containers in the agent's state with the kubelet's report. It includes pods that only
-// the agent or only the kubelet knows. The kubelet's pods come first, in its order.
+// the agent or only the kubelet knows. The kubelet's pods come first, in the order of the kubelet's report.
 func merge(own []nodeview.PodHoldings, kubelet []*v1.PodResources, plugins Plugins) []*v1.PodResources {
 	byName := make(map[podName]*nodeview.PodHoldings, len(own))
 	for i := range own {
@@ -34,12 +34,13 @@ func merge(own []nodeview.PodHoldings, kubelet []*v1.PodResources, plugins Plugi
 	return out
 }
 
-// mergePod combines the agent's state of a pod and the kubelet's report of it. One of the two may be nil.
+// mergePod combines own, the agent's state of a pod, with k, the kubelet's report about the pod. One of them may be
+// nil.
 func mergePod(own *nodeview.PodHoldings, k *v1.PodResources, plugins Plugins) *v1.PodResources {
 	if own == nil {
 		return k
 	}
-	// CPUs and memory of the pod as a whole are those that the kubelet reports.
+	// Only the kubelet reports CPUs and memory of the pod as a whole.
 	out := &v1.PodResources{Name: own.Name, Namespace: own.Namespace, CpuIds: k.GetCpuIds(), Memory: k.GetMemory()}
 	out.Containers = make([]*v1.ContainerResources, 0, len(own.Containers))
 	for _, c := range k.GetContainers() {
@@ -74,7 +75,8 @@ func fillContainer(out *v1.ContainerResources, c *nodeview.ContainerHoldings) {
 	}
 }
 
-// containerDevices returns an entry for each CDI device: its kind is the resource name, and its name is the device id.
+// containerDevices returns an entry for each CDI device. The kind of the device is the resource name, and the name of
+// the device is the device id.
 func containerDevices(all []nodeview.DeviceHolding) (out []*v1.ContainerDevices) {
 	for _, d := range all {
 		kind, id, _ := strings.Cut(d.Name, "=")
@@ -110,8 +112,8 @@ func containerMemory(all []nodeview.MemoryHolding) []*v1.ContainerMemory {
 	return out
 }
 
-// onlyDevices returns the devices and claims in an older answer of the kubelet, because a pod's devices and claims
-// never change. CPUs and memory may have changed since. It leaves out pods that the agent no longer knows.
+// onlyDevices returns the devices and claims in an older answer of the kubelet, because the devices and claims of a pod
+// never change. It leaves out CPUs and memory, which may have changed, and pods that the agent no longer knows.
 func onlyDevices(last []*v1.PodResources, own []nodeview.PodHoldings) []*v1.PodResources {
 	lives := make(map[podName]bool, len(own))
 	for i := range own {

@@ -18,7 +18,7 @@ import (
 const (
 	// maxRequest is the largest request in bytes. A request has only a pod's name and namespace.
 	maxRequest = 64 << 10
-	// maxCalls is how many calls one connection may have at the same time.
+	// maxCalls is the largest number of simultaneous calls of one connection.
 	maxCalls = 16
 )
 
@@ -48,7 +48,7 @@ func (s *Server) recoverPanic(ctx context.Context, req any, _ *grpc.UnaryServerI
 	defer func() {
 		if r := recover(); r != nil {
 			s.log.Error("recovered from a panic in a PodResources call", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
-			answer, err = nil, status.Error(codes.Internal, "the agent failed to answer: see the panic in its log")
+			answer, err = nil, status.Error(codes.Internal, "the agent failed to answer: see the panic in the log of the agent")
 		}
 	}()
 	return handle(ctx, req)

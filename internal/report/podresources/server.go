@@ -18,10 +18,10 @@ import (
 const (
 	// kubeletTimeout is how long the kubelet may take to answer.
 	kubeletTimeout = time.Second
-	// cacheTime is how long the server reuses an answer of the kubelet. It keeps the server below the rate limit of the
-	// kubelet's PodResources API (100 requests per second), however many clients there are.
+	// cacheTime is how long the server reuses an answer of the kubelet. With any number of clients, the server therefore
+	// stays below the rate limit of the kubelet's PodResources API (100 requests per second).
 	cacheTime = 100 * time.Millisecond
-	// retryPause is how long the server waits after a request to the kubelet that failed before it sends another.
+	// retryPause is how long the server waits after a failed request to the kubelet before it sends the next one.
 	retryPause = time.Second
 )
 
@@ -42,10 +42,10 @@ type Server struct {
 	allocatable  cachedAnswer[*v1.AllocatableResourcesResponse]
 }
 
-// New returns a server. node reads what the agent assigned to containers, kubelet reports their devices, and plugins
-// has what resource plugins allocated. kubelet and plugins may be nil.
-func New(node func() nodeview.Holdings, kubelet Kubelet, plugins Plugins, log *slog.Logger) *Server {
-	s := &Server{readHoldings: node, plugins: plugins, log: log}
+// New returns a server. readHoldings returns what the agent assigned to containers. kubelet reports the devices of
+// containers, and plugins reports what resource plugins allocated. kubelet and plugins may be nil.
+func New(readHoldings func() nodeview.Holdings, kubelet Kubelet, plugins Plugins, log *slog.Logger) *Server {
+	s := &Server{readHoldings: readHoldings, plugins: plugins, log: log}
 	if kubelet != nil {
 		s.pods.ask, s.allocatable.ask = kubelet.List, kubelet.Allocatable
 	}
@@ -96,6 +96,8 @@ func (s *Server) GetAllocatableResources(ctx context.Context, _ *v1.AllocatableR
 	return out, nil
 }
 
+// holdings returns what the agent assigned to containers. It returns an error until the agent has read the runtime's
+// list of containers.
 func (s *Server) holdings() (nodeview.Holdings, error) {
 	h := s.readHoldings()
 	if !h.Synced {
@@ -104,6 +106,7 @@ func (s *Server) holdings() (nodeview.Holdings, error) {
 	return h, nil
 }
 
+// merged returns the resources of all pods, from the agent's state and the kubelet's answer.
 func (s *Server) merged(ctx context.Context) ([]*v1.PodResources, error) {
 	answer, fresh, err := s.pods.get(ctx, s.log)
 	if err != nil {
@@ -122,14 +125,14 @@ func (s *Server) merged(ctx context.Context) ([]*v1.PodResources, error) {
 
 // cachedAnswer has the kubelet's last answer to a request.
 type cachedAnswer[T any] struct {
-	ask     func(ctx context.Context) (T, error) // requests an answer from the kubelet; nil without a kubelet
-	lock    *semaphore.Weighted                  // guards the fields below
-	answer  T
-	askedAt time.Time // when the last request ended
-	err     error     // the error of the last request
+	ask            func(ctx context.Context) (T, error) // requests an answer from the kubelet; nil without a kubelet
+	lock           *semaphore.Weighted                  // guards the fields below
+	answer         T                                    // the last answer without an error
+	requestEndedAt time.Time                            // when the last request ended
+	err            error                                // the error of the last request
 }
 
-// get returns the kubelet's answer. If the last request failed, it returns the last answer instead, and fresh is false.
+// get returns the kubelet's answer. If the last request failed, it returns the last good answer, and fresh is false.
 // It returns an error only if ctx ends.
 func (s *cachedAnswer[T]) get(ctx context.Context, log *slog.Logger) (answer T, fresh bool, err error) {
 	if s.ask == nil {
@@ -143,7 +146,7 @@ func (s *cachedAnswer[T]) get(ctx context.Context, log *slog.Logger) (answer T, 
 	if s.err != nil {
 		pause = retryPause
 	}
-	if !s.askedAt.IsZero() && time.Since(s.askedAt) < pause {
+	if !s.requestEndedAt.IsZero() && time.Since(s.requestEndedAt) < pause {
 		return s.answer, s.err == nil, nil
 	}
 	// Other clients also use the answer, so the request continues if this client disconnects.
@@ -159,6 +162,6 @@ func (s *cachedAnswer[T]) get(ctx context.Context, log *slog.Logger) (answer T, 
 	if err == nil {
 		s.answer = now
 	}
-	s.err, s.askedAt = err, time.Now()
+	s.err, s.requestEndedAt = err, time.Now()
 	return s.answer, err == nil, nil
 }

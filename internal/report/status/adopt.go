@@ -14,17 +14,18 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Adopter is a Source that can report what it would decide if it took over from another agent. The server answers
-// requests for that report only if its Source implements Adopter.
+// Adopter is a Source that can report in advance what the agent would decide if it took over the node from another
+// agent. The server answers requests for this report only if its Source implements Adopter.
 type Adopter interface {
-	// PlanAdoption returns what the agent would decide. It does not change the agent's state. The error is
-	// ErrCannotAdopt if the agent cannot take over in its present state.
+	// PlanAdoption returns the decisions that the agent would make if it took over from the agent in its parameter. It
+	// does not change the agent's state. The error is ErrCannotAdopt if the agent cannot take over in its present state.
 	PlanAdoption(from *lifecycle.FormerAgent) (api.Adoption, error)
 }
 
 // ErrCannotAdopt is the error of an agent that cannot take over in its present state.
 var ErrCannotAdopt = errors.New("the agent cannot take over now")
 
+// servePlanAdoption answers a request for the decisions after an adoption. The body of the request has the other agent.
 func servePlanAdoption(w http.ResponseWriter, r *http.Request, can Adopter) {
 	var from lifecycle.FormerAgent
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxPlanBytes)).Decode(&from); err != nil {
@@ -39,24 +40,25 @@ func servePlanAdoption(w http.ResponseWriter, r *http.Request, can Adopter) {
 	reply(w, out, err, code)
 }
 
-// PlanAdoption asks what the agent would decide if it took over from another agent now.
+// PlanAdoption requests the decisions that the agent would make if it took over from another agent now.
 func (c *Client) PlanAdoption(ctx context.Context, from lifecycle.FormerAgent) (api.Adoption, error) {
 	text, err := json.Marshal(from)
 	if err != nil {
 		return api.Adoption{}, err
 	}
-	return ask[api.Adoption](ctx, c, http.MethodPost, "plan/adopt", nil, text)
+	return fetch[api.Adoption](ctx, c, http.MethodPost, "plan/adopt", nil, text)
 }
 
-// RenderAdoption writes a table of the running containers: what each has, what it would get, and why.
+// RenderAdoption writes a table of the running containers: the CPUs and memory nodes that each container has now, those
+// that it would get from Trimtab, and why.
 func RenderAdoption(w io.Writer, a api.Adoption) error {
 	var b bytes.Buffer
 	switch n := len(a.Containers); {
 	case n == 0:
 	case a.Moves == 0:
-		fmt.Fprintf(&b, "all of %s keep what %s has assigned to them\n\n", term.Count(n, "container"), a.From)
+		fmt.Fprintf(&b, "all of %s keep the CPUs and memory nodes that %s has assigned to them\n\n", term.Count(n, "container"), a.From)
 	default:
-		fmt.Fprintf(&b, "%d of %s would move\n\n", a.Moves, term.Count(n, "container"))
+		fmt.Fprintf(&b, "%d of %s would get other CPUs or memory nodes\n\n", a.Moves, term.Count(n, "container"))
 	}
 	writeTable(&b, "POD\tCONTAINER\tCLASS\tHAS\tGETS\tVERDICT\tWHY", a.Containers, func(c api.Adopted) []string {
 		has, gets, verdict := c.CPUsNow, c.CPUsAfter, "MOVE"

@@ -20,9 +20,9 @@ import (
 
 // UnreachableError is the error of a client that cannot reach the agent.
 type UnreachableError struct {
-	Path string
-	Hint string // what failed, and what to do
-	Err  error
+	Path string // the path of the status socket
+	Hint string // what failed, and what the user can do
+	Err  error  // the cause
 }
 
 // Error returns the hint.
@@ -42,12 +42,12 @@ func (r *RefusedError) Error() string { return r.Reason }
 
 // Client sends requests to a running agent.
 type Client struct {
-	path string
+	path string // the path of the status socket
 	http *http.Client
 }
 
 // Dial returns a client of the agent that serves the socket at path. The error is *UnreachableError if no agent serves
-// it.
+// the socket.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)
@@ -63,17 +63,18 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
+// unreachable returns the *UnreachableError for an error of a connection to the socket at path.
 func unreachable(path string, err error) error {
 	hint := fmt.Sprintf("cannot reach the agent at %s: %v", path, err)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		hint = fmt.Sprintf("no socket at %s: check that the agent runs (paths.statusSocket of its configuration; --socket names another)", path)
+		hint = fmt.Sprintf("no socket at %s: check that the agent runs (the socket is paths.statusSocket of its configuration; --socket sets another path)", path)
 	case errors.Is(err, os.ErrPermission):
 		hint = fmt.Sprintf("not allowed to use %s: the status socket is for root only, try sudo", path)
 	case errors.Is(err, syscall.ECONNREFUSED) && !isSocket(path):
 		hint = fmt.Sprintf("%s is not a socket: --socket needs the status socket of an agent (paths.statusSocket of its configuration)", path)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		hint = fmt.Sprintf("no agent answers at %s: its agent has ended; start the agent again", path)
+		hint = fmt.Sprintf("no agent answers at %s: the agent that made this socket has ended; start the agent again", path)
 	}
 	return &UnreachableError{Path: path, Hint: hint, Err: err}
 }
@@ -86,19 +87,19 @@ func isSocket(path string) bool {
 
 // Status requests the state of the whole node.
 func (c *Client) Status(ctx context.Context) (api.Node, error) {
-	return ask[api.Node](ctx, c, http.MethodGet, "status", nil, nil)
+	return fetch[api.Node](ctx, c, http.MethodGet, "status", nil, nil)
 }
 
 // Explain requests the state of all containers of a pod, or of one container if container is not "". The error is
 // *RefusedError if the agent does not know the pod or container.
 func (c *Client) Explain(ctx context.Context, namespace, pod, container string) ([]api.Container, error) {
 	q := url.Values{"namespace": {namespace}, "pod": {pod}, "container": {container}}
-	return ask[[]api.Container](ctx, c, http.MethodGet, "explain", q, nil)
+	return fetch[[]api.Container](ctx, c, http.MethodGet, "explain", q, nil)
 }
 
-// Events calls take for each event after sequence number since, the oldest first. With follow it continues until the
-// agent ends, which is an error, or until ctx ends, which is none.
-func (c *Client) Events(ctx context.Context, since uint64, follow bool, take func(api.Event) error) error {
+// Events calls handle for each event after the sequence number since, the oldest event first. With follow, it continues
+// with new events until ctx or the agent ends. It returns nil if ctx has ended, and an error if the agent has ended.
+func (c *Client) Events(ctx context.Context, since uint64, follow bool, handle func(api.Event) error) error {
 	q := url.Values{"since": {strconv.FormatUint(since, 10)}, "follow": {strconv.FormatBool(follow)}}
 	body, err := c.request(ctx, http.MethodGet, "events", q, nil)
 	if err != nil {
@@ -117,13 +118,14 @@ func (c *Client) Events(ctx context.Context, since uint64, follow bool, take fun
 		case err != nil:
 			return ignoreCancel(ctx, fmt.Errorf("read events: %w", err))
 		}
-		if err := take(e); err != nil {
+		if err := handle(e); err != nil {
 			return err
 		}
 	}
 }
 
-// ignoreCancel returns err, or nil if ctx has ended: then the caller itself ended the call.
+// ignoreCancel returns nil if ctx has ended, because the caller itself has then ended the call. Otherwise it returns
+// err.
 func ignoreCancel(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the caller has ended the call
@@ -131,9 +133,9 @@ func ignoreCancel(ctx context.Context, err error) error {
 	return err
 }
 
-// ask sends a request and decodes the answer.
-func ask[T any](ctx context.Context, c *Client, method, what string, q url.Values, question []byte) (answer T, err error) {
-	body, err := c.request(ctx, method, what, q, question)
+// fetch sends a request and decodes the answer. path is the path of the request below /v1/.
+func fetch[T any](ctx context.Context, c *Client, method, path string, q url.Values, requestBody []byte) (answer T, err error) {
+	body, err := c.request(ctx, method, path, q, requestBody)
 	if err != nil {
 		return answer, err
 	}
@@ -144,11 +146,13 @@ func ask[T any](ctx context.Context, c *Client, method, what string, q url.Value
 	return answer, nil
 }
 
-func (c *Client) request(ctx context.Context, method, what string, q url.Values, question []byte) (io.ReadCloser, error) {
-	target := url.URL{Scheme: "http", Host: "trimtab", Path: "/v1/" + what, RawQuery: q.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(question))
+// request sends a request and returns the body of the answer. The error is *RefusedError if the agent's HTTP status is
+// not 200. path is the path of the request below /v1/.
+func (c *Client) request(ctx context.Context, method, path string, q url.Values, requestBody []byte) (io.ReadCloser, error) {
+	target := url.URL{Scheme: "http", Host: "trimtab", Path: "/v1/" + path, RawQuery: q.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(requestBody))
 	if err != nil {
-		return nil, fmt.Errorf("ask the agent: %w", err)
+		return nil, fmt.Errorf("create a request to the agent: %w", err)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

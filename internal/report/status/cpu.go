@@ -12,11 +12,12 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// RenderCPU shows one CPU: the pod that owns it, or its pools, its position, and the containers that may run on it.
+// RenderCPU shows one CPU: the container that owns the CPU, the CPU's position and pools, and the containers that may
+// run on the CPU.
 func RenderCPU(w io.Writer, n api.Node, id int, o Options) error {
 	has := func(list string) bool { return slices.Contains(cpumap.CPUs(list), id) }
 	if !has(n.CPUs.Online) {
-		return fmt.Errorf("no CPU %d is online on this node; the online CPUs are %s", id, n.CPUs.Online)
+		return fmt.Errorf("CPU %d is not online on this node; the online CPUs are %s", id, n.CPUs.Online)
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "CPU %d: %s\n", id, userOfCPU(n.CPUs, has))
@@ -36,18 +37,18 @@ func RenderCPU(w io.Writer, n api.Node, id int, o Options) error {
 	flush(head)
 	n.Containers = slices.DeleteFunc(slices.Clone(n.Containers), func(c api.Container) bool { return !has(c.CPUs) })
 	if len(n.Containers) == 0 {
-		fmt.Fprintf(&b, "\nno container may run there\n")
+		fmt.Fprintf(&b, "\nno container may run on this CPU\n")
 	}
 	containerTable(&b, n, o)
 	return writeTrimmed(w, &b)
 }
 
-// userOfCPU says who may use a CPU. has reports whether a list contains the CPU.
+// userOfCPU returns a text that says who may use a CPU. has reports whether a list of CPUs contains the CPU.
 func userOfCPU(c api.NodeCPUs, has func(list string) bool) string {
 	for _, g := range c.Grants {
 		switch {
 		case has(g.CPUs):
-			return "owned by " + ownerName(g.Pod, g.Container) + ": containers of no other pod may run there"
+			return "owned by " + ownerName(g.Pod, g.Container) + ": containers of other pods may not run there"
 		case has(g.Unusable):
 			return "owned by " + ownerName(g.Pod, g.Container) + ", which cannot use it now"
 		}
@@ -58,8 +59,8 @@ func userOfCPU(c api.NodeCPUs, has func(list string) bool) string {
 	return "no pod owns it; the containers of its pools share it"
 }
 
-// positionOfCPU says where a CPU is: its NUMA node, socket, core and L3 cache. has reports whether a list contains the
-// CPU.
+// positionOfCPU returns a text with the NUMA node, the socket, the core and the L3 cache of a CPU. m is the NUMA node.
+// has reports whether a list of CPUs contains the CPU.
 func positionOfCPU(m api.NUMA, has func(list string) bool) string {
 	s := fmt.Sprintf("NUMA node %d, socket %d", m.ID, m.Package)
 	for _, core := range m.Cores {

@@ -1,3 +1,3 @@
-// Package status reports what the agent decided. It has the server, which serves JSON on a Unix socket for root only,
-// the client, and the tables for users. It decides nothing.
+// Package status reports what the agent decided. It has the server, which answers in JSON on a Unix socket that only
+// root may use. It also has the client of this server, and functions that format the answers for users.
 package status

@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// RenderExplain shows the decisions about containers. For each container it shows whether the decisions are in force,
-// then the facts, and each value with its reason.
+// RenderExplain shows the decisions about containers. For each container, it shows whether the decisions are in force,
+// then the facts on which they are based, and each value with its reason.
 func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 	var b bytes.Buffer
 	pod := ""
@@ -24,7 +24,7 @@ func RenderExplain(w io.Writer, list []api.Container, o Options) error {
 			fmt.Fprintln(&b)
 		}
 		values := c.Values
-		if c.Pod != pod { // show the values of the pod once, with its first container
+		if c.Pod != pod { // show the values of a pod once, with the first container of the pod
 			values = withPodValues(c)
 		}
 		pod = c.Pod
@@ -76,8 +76,8 @@ func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) 
 	}
 }
 
-// printWrapped prints a text after its label. It breaks the text into lines that fit the width. If the text is a fault,
-// it marks each line.
+// printWrapped prints a text after its label. It breaks the text into lines that fit the width. fault means that the
+// text describes a fault, so printWrapped marks each line.
 func (o Options) printWrapped(w io.Writer, label, text string, fault bool) {
 	for _, line := range term.Wrap(text, o.textWidth(len(label))) {
 		if fault {
@@ -88,7 +88,7 @@ func (o Options) printWrapped(w io.Writer, label, text string, fault bool) {
 	}
 }
 
-// explainCPUClasses prints the classes of the container's CPUs.
+// explainCPUClasses prints the CPU classes of the container's CPUs.
 func (o Options) explainCPUClasses(w io.Writer, classes []api.ContainerCPUClass) {
 	label := "  CPU class   "
 	for _, c := range classes {
@@ -98,20 +98,20 @@ func (o Options) explainCPUClasses(w io.Writer, classes []api.ContainerCPUClass)
 	}
 }
 
-// textWidth returns how many columns a text may have after an indentation.
+// textWidth returns how many columns a text may have after an indentation of indent columns.
 func (o Options) textWidth(indent int) int { return max(cmp.Or(o.Width, 100)-indent, 40) }
 
 // cellWidth returns how many columns a value may have in a table. printUncut prints longer values below the table.
 func (o Options) cellWidth() int { return max(cmp.Or(o.Width, 100)/3, 20) }
 
-// printUncut prints a value if it is too long for its table, which cuts it.
+// printUncut prints the whole value below the table, if the value is too long for a cell of the table.
 func (o Options) printUncut(w io.Writer, name, value string) {
 	if len([]rune(value)) > o.cellWidth() {
 		o.printWrapped(w, "    "+name+" = ", value, false)
 	}
 }
 
-// verdict says in one sentence whether all values that are decided for a container are in force.
+// verdict returns one sentence that says whether all values that are decided for a container are in force.
 func (o Options) verdict(c *api.Container, values []api.Value) string {
 	missing := api.NotApplied(values)
 	errs := len(slices.DeleteFunc(slices.Clone(c.Problems), func(p lifecycle.Problem) bool { return p.Warning }))
@@ -140,6 +140,7 @@ func (o Options) verdict(c *api.Container, values []api.Value) string {
 	return fmt.Sprintf("all %d values decided for it are in force", len(values))
 }
 
+// explainFacts shows the facts in a table, and long facts once more below the table.
 func (o Options) explainFacts(w io.Writer, facts []api.Fact) {
 	writeSpacedTable(w, "  FACT\tVALUE\tFROM", facts, func(f api.Fact) []string {
 		from := orDash(string(f.From))
@@ -153,9 +154,9 @@ func (o Options) explainFacts(w io.Writer, facts []api.Fact) {
 	}
 }
 
-// explainValues shows the values in a table, and remarks on them below. It leaves out the remark known, which is
-// printed above.
-func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
+// explainValues shows the values in a table, and remarks on the values below the table. It leaves out the remark
+// printedBefore, because the output already has it.
+func (o Options) explainValues(w io.Writer, values []api.Value, printedBefore string) {
 	writeSpacedTable(w, "  FIELD\tVALUE\tHOOK\tFROM\tCHANNEL\tIN FORCE", values, func(v api.Value) []string {
 		force := "yes"
 		if !v.Applied {
@@ -165,16 +166,17 @@ func (o Options) explainValues(w io.Writer, values []api.Value, known string) {
 	})
 	for _, v := range values {
 		o.printUncut(w, term.Clean(v.Field), orDash(o.valueText(v, values)))
-		list := remarks(v, known)
+		list := remarks(v, printedBefore)
 		if len(list) > 0 {
 			o.printWrapped(w, "    ", term.Clean(v.Field)+": "+strings.Join(list, "; "), !v.Applied)
 		}
 	}
 }
 
-// remarks returns the remarks on a value that its row in the table does not show. It leaves out the remark known.
-func remarks(v api.Value, known string) (list []string) {
-	if v.Why.Text != "" && v.Why.Text != known {
+// remarks returns the remarks on a value that the value's row in the table does not show. It leaves out the remark
+// printedBefore.
+func remarks(v api.Value, printedBefore string) (list []string) {
+	if v.Why.Text != "" && v.Why.Text != printedBefore {
 		list = append(list, term.Clean(v.Why.Text))
 	}
 	switch note := term.Clean(v.Note); {
@@ -187,7 +189,7 @@ func remarks(v api.Value, known string) (list []string) {
 	return list
 }
 
-// factValue formats the value of a fact with its unit. Wide output has the value as it is.
+// factValue formats the value of a fact with a unit. With Wide, it returns the value unchanged.
 func (o Options) factValue(f api.Fact) string {
 	if o.Wide {
 		return f.Value
@@ -206,7 +208,8 @@ func (o Options) factValue(f api.Fact) string {
 	return f.Value
 }
 
-// valueText formats a value with its unit, for users. It shows a quota as time per period.
+// valueText formats a value with a unit, and a CPU quota as time per period. all has the other values of the container,
+// such as the period. With Wide, valueText returns the value unchanged.
 func (o Options) valueText(v api.Value, all []api.Value) string {
 	n, err := strconv.ParseInt(v.Value, 10, 64)
 	if o.Wide || err != nil {

@@ -11,26 +11,27 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// Difference is a setting for which the node does not have the decided value, or for which the agent cannot compare it.
+// Difference is a setting whose value on the node differs from the decided value, or cannot be compared with it.
 type Difference struct {
 	Pod       string `json:"pod"`                 // namespace/name
 	Container string `json:"container,omitempty"` // empty for a setting of the pod
 	Setting   string `json:"setting"`
-	Node      string `json:"node"`    // the value that the node has
-	Trimtab   string `json:"trimtab"` // the value that Trimtab would have set
-	Why       string `json:"why,omitempty"`
+	Node      string `json:"node"`          // the value that the node has
+	Trimtab   string `json:"trimtab"`       // the value that Trimtab would have set
+	Why       string `json:"why,omitempty"` // the hook that decided the value, and its source
 }
 
 // Observation is what `trimtab observe` prints.
 type Observation struct {
-	Compared    int          `json:"compared"`
-	Differ      int          `json:"differ"`
+	Compared    int          `json:"compared"` // the number of decided values that the agent compared with the node
+	Differ      int          `json:"differ"`   // the number of these values that differ
 	Differences []Difference `json:"differences"`
 	// NotCompared has the values that no file of the node shows, such as environment variables.
 	NotCompared []Difference `json:"notCompared,omitempty"`
 }
 
-// ObservationOf returns the differences of a node whose agent runs with mode: observe.
+// ObservationOf returns the differences between the values on a node and the decisions of its agent, which runs with
+// mode: observe.
 func ObservationOf(n api.Node) Observation {
 	o := Observation{Differences: []Difference{}}
 	if n.Observed != nil {
@@ -52,7 +53,7 @@ func ObservationOf(n api.Node) Observation {
 	}
 	for _, c := range n.Containers {
 		add(c, c.Name, c.Values)
-		add(c, "", c.PodValues) // each container of a pod has them
+		add(c, "", c.PodValues) // all containers of a pod have the same PodValues; add skips the repetitions
 	}
 	for _, list := range [][]Difference{o.Differences, o.NotCompared} {
 		slices.SortFunc(list, func(a, b Difference) int {
@@ -75,7 +76,7 @@ func RenderObservation(w io.Writer, o Observation) error {
 	}
 	writeTable(&b, "POD\tCONTAINER\tSETTING\tNODE\tTRIMTAB\tWHY", o.Differences, row)
 	if len(o.NotCompared) > 0 {
-		fmt.Fprintf(&b, "\n%s would be set when a container is created, and cannot be compared\n", term.Count(len(o.NotCompared), "value"))
+		fmt.Fprintf(&b, "\n%s would be set when a container is created, and cannot be compared with the node\n", term.Count(len(o.NotCompared), "value"))
 		writeTable(&b, "POD\tCONTAINER\tSETTING\tTRIMTAB\tWHY", o.NotCompared, func(d Difference) []string {
 			r := row(d)
 			return append(r[:3], r[4:]...)

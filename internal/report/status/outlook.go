@@ -17,43 +17,44 @@ import (
 // Planner is a Source that can report the effect of new pods or of another configuration in advance. The server
 // answers requests for a plan only if its Source implements Planner.
 type Planner interface {
-	// PlanPods returns the effect of the pods in manifests, and PlanConfig the effect of a configuration file. They
-	// return an error if the manifests or the file are invalid.
+	// PlanPods returns the effect of creating the pods in manifests. It returns an error if the manifests are invalid.
 	PlanPods(manifests []byte) (api.Plan, error)
+	// PlanConfig returns the effect of a configuration file. It returns an error if the file is invalid.
 	PlanConfig(file []byte) (api.Plan, error)
 }
 
 // maxPlanBytes is the largest body of a request for a plan.
 const maxPlanBytes = 8 << 20
 
-// servePlan answers a request for a plan. It passes the body of the request to ask.
-func servePlan(w http.ResponseWriter, r *http.Request, ask func([]byte) (api.Plan, error)) {
+// servePlan answers a request with the plan that makePlan returns for the body of the request.
+func servePlan(w http.ResponseWriter, r *http.Request, makePlan func(body []byte) (api.Plan, error)) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPlanBytes))
 	if err != nil {
 		writeJSON(w, http.StatusRequestEntityTooLarge, errorBody{"the request is too large or incomplete: " + err.Error()})
 		return
 	}
-	out, err := ask(text)
+	out, err := makePlan(text)
 	reply(w, out, err, http.StatusBadRequest)
 }
 
 // PlanPods requests the effect of the pods in manifests.
 func (c *Client) PlanPods(ctx context.Context, manifests []byte) (api.Plan, error) {
-	return ask[api.Plan](ctx, c, http.MethodPost, "plan/pods", nil, manifests)
+	return fetch[api.Plan](ctx, c, http.MethodPost, "plan/pods", nil, manifests)
 }
 
 // PlanConfig requests the effect of another configuration on running containers.
 func (c *Client) PlanConfig(ctx context.Context, file []byte) (api.Plan, error) {
-	return ask[api.Plan](ctx, c, http.MethodPost, "plan/config", nil, file)
+	return fetch[api.Plan](ctx, c, http.MethodPost, "plan/config", nil, file)
 }
 
-// RenderPlan writes the result of a plan. It begins with the containers that would be refused or have problems.
+// RenderPlan writes a plan. It begins with the containers that would be refused, and with those that would have
+// problems.
 func RenderPlan(w io.Writer, out api.Plan) error {
 	var b bytes.Buffer
 	if !out.ReleasedAt.IsZero() {
 		fmt.Fprintf(&b, "the agent was %s, and decides nothing until it is restarted\n", api.ReleasedText(out.ReleasedAt))
 		if len(out.Containers) > 0 {
-			fmt.Fprintf(&b, "until then pods get what is shown here; 'trimtab plan --node NODE --config FILE' shows what they would get after it\n")
+			fmt.Fprintf(&b, "until the restart, pods get what is shown here; 'trimtab plan --node NODE --config FILE' shows what they would get after the restart\n")
 		} else {
 			fmt.Fprintf(&b, "after a restart with this configuration:\n")
 		}
@@ -82,45 +83,45 @@ func RenderPlan(w io.Writer, out api.Plan) error {
 		})
 	}
 	if len(out.NeedRecreation) > 0 {
-		fmt.Fprintf(&b, "\ncan get CPUs of their own when they are created again, if enough are free: %s\n", term.Clean(strings.Join(out.NeedRecreation, ", ")))
+		fmt.Fprintf(&b, "\nthese containers can get CPUs of their own when they are created again, if enough CPUs are free: %s\n", term.Clean(strings.Join(out.NeedRecreation, ", ")))
 	}
 	writeChanges(&b, out.Changes)
 	fmt.Fprint(&b, "\nCPUs then\n")
 	cpumap.New(out.CPUs).Text(&b, out.CPUs)
 	if slices.ContainsFunc(out.CPUs.Pools, func(p api.Pool) bool { return strings.Contains(p.Name, " ") }) {
-		poolTable(&b, out.CPUs.Pools) // pools that the map does not distinguish
+		poolTable(&b, out.CPUs.Pools) // the map shows several of these pools by the same mark
 	}
 	return writeTrimmed(w, &b)
 }
 
-// maxSameChange is how many containers a line about a change names.
-const maxSameChange = 3
+// maxNamedContainers is the largest number of containers that the line of a change names.
+const maxNamedContainers = 3
 
-// writeChanges writes one line for all containers with the same change, and names the first of them. Equal changes must
-// follow each other in all.
-func writeChanges(b *bytes.Buffer, all []api.Change) {
-	if len(all) == 0 {
+// writeChanges writes one line for all containers with the same change. The line names only the first of these
+// containers. Equal changes must be next to each other in changes.
+func writeChanges(b *bytes.Buffer, changes []api.Change) {
+	if len(changes) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n%s besides CPUs would change:\n", term.Count(len(all), "decision"))
+	fmt.Fprintf(b, "\n%s besides CPUs would change:\n", term.Count(len(changes), "decision"))
 	var rows [][]string
-	for len(all) > 0 {
-		first := all[0]
-		n := slices.IndexFunc(all, func(c api.Change) bool {
+	for len(changes) > 0 {
+		first := changes[0]
+		n := slices.IndexFunc(changes, func(c api.Change) bool {
 			return c.Setting != first.Setting || c.Before != first.Before || c.After != first.After
 		})
 		if n < 0 {
-			n = len(all)
+			n = len(changes)
 		}
 		var names []string
-		for _, c := range all[:min(n, maxSameChange)] {
+		for _, c := range changes[:min(n, maxNamedContainers)] {
 			names = append(names, ownerName(c.Pod, c.Container))
 		}
 		if more := n - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("and %d more", more))
 		}
 		rows = append(rows, []string{term.Clean(first.Setting), orDash(first.Before), orDash(first.After), strings.Join(names, ", ")})
-		all = all[n:]
+		changes = changes[n:]
 	}
 	writeTable(b, "SETTING\tNOW\tTHEN\tCONTAINERS", rows, func(row []string) []string { return row })
 }
@@ -150,18 +151,19 @@ func ownerName(pod, container string) string {
 	return term.Clean(strings.TrimSuffix(pod+"/"+container, "/"))
 }
 
-// planValues lists what would be decided for each container besides its CPUs, and the problems of its requests.
+// planValues lists, for each container, the values that would be decided besides the CPUs, and the problems of the
+// container's requests.
 func planValues(w io.Writer, all []api.Container) {
 	for _, c := range all {
-		var said []string
+		var lines []string
 		for _, v := range withPodValues(c) {
-			said = append(said, fmt.Sprintf("  %s = %s (%s)", term.Clean(v.Field), term.Clean(v.Value), term.Clean(v.Why.Hook)))
+			lines = append(lines, fmt.Sprintf("  %s = %s (%s)", term.Clean(v.Field), term.Clean(v.Value), term.Clean(v.Why.Hook)))
 		}
 		for _, p := range c.Problems {
-			said = append(said, fmt.Sprintf("  problem: %s: %s", term.Clean(p.Key), term.Clean(p.Reason)))
+			lines = append(lines, fmt.Sprintf("  problem: %s: %s", term.Clean(p.Key), term.Clean(p.Reason)))
 		}
-		if len(said) > 0 {
-			fmt.Fprintf(w, "\n%s %s\n%s\n", term.Clean(c.Pod), term.Clean(c.Name), strings.Join(said, "\n"))
+		if len(lines) > 0 {
+			fmt.Fprintf(w, "\n%s %s\n%s\n", term.Clean(c.Pod), term.Clean(c.Name), strings.Join(lines, "\n"))
 		}
 	}
 }

@@ -14,8 +14,9 @@ import (
 // RecordingSource is a Source that can record events. The server answers requests for a recording only if its Source
 // implements RecordingSource.
 type RecordingSource interface {
-	// Record writes the first line of a recording and then each new event, until ctx ends. Each line is a JSON
-	// document. It calls flush when it has written all waiting events.
+	// Record writes the first line of a recording, and then one line for each new event, until ctx ends. Each line is a
+	// JSON document. When Record has written all events that have occurred, it calls flush and waits for the next event.
+	// withoutEnv means that the recording has no values of environment variables.
 	Record(ctx context.Context, withoutEnv bool, w io.Writer, flush func() error) error
 }
 
@@ -23,13 +24,14 @@ type RecordingSource interface {
 func serveRecording(w http.ResponseWriter, r *http.Request, can RecordingSource) {
 	w.Header().Set("Content-Type", "application/jsonlines")
 	out := http.NewResponseController(w)
-	// An error means that the client has disconnected or that the agent ends. The client cannot read it.
+	// An error means that the client has disconnected or that the agent ends. The client could not read an error message.
 	_ = can.Record(r.Context(), r.URL.Query().Get("withoutEnv") == "true", timeoutWriter{w}, out.Flush)
 }
 
 // timeoutWriter is a ResponseWriter that sets a new deadline before each write.
 type timeoutWriter struct{ http.ResponseWriter }
 
+// Write writes a line. The client must read the line within clientTimeout.
 func (p timeoutWriter) Write(line []byte) (int, error) {
 	extendDeadline(p.ResponseWriter)
 	return p.ResponseWriter.Write(line)
@@ -39,9 +41,10 @@ func (p timeoutWriter) Write(line []byte) (int, error) {
 // and everything that runs on it.
 const maxLine = 256 << 20
 
-// Record calls take for the first line of a recording and then for each event, without the end of the line. It continues
-// until the agent ends, which is an error, or until ctx ends, which is none. take must not keep line.
-func (c *Client) Record(ctx context.Context, withoutEnv bool, take func(line []byte) error) error {
+// Record calls handle for the first line of a recording, and then for the line of each event. The lines have no
+// newline. handle must not use a line after handle has returned. Record continues until ctx or the agent ends. It
+// returns nil if ctx has ended, and an error if the agent has ended.
+func (c *Client) Record(ctx context.Context, withoutEnv bool, handle func(line []byte) error) error {
 	body, err := c.request(ctx, http.MethodGet, "recording", url.Values{"withoutEnv": {strconv.FormatBool(withoutEnv)}}, nil)
 	if err != nil {
 		return ignoreCancel(ctx, err)
@@ -50,7 +53,7 @@ func (c *Client) Record(ctx context.Context, withoutEnv bool, take func(line []b
 	lines := bufio.NewScanner(body)
 	lines.Buffer(make([]byte, 0, 1<<16), maxLine)
 	for lines.Scan() {
-		if err := take(lines.Bytes()); err != nil {
+		if err := handle(lines.Bytes()); err != nil {
 			return err
 		}
 	}

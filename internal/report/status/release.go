@@ -14,9 +14,11 @@ import (
 // ReleaseSource is a Source that can restore the values that it changed. The server answers requests for a release only
 // if its Source implements ReleaseSource.
 type ReleaseSource interface {
+	// Release restores every value that the agent changed. The agent then decides nothing until it is restarted.
 	Release(ctx context.Context) (api.Released, error)
 }
 
+// serveRelease answers a request to restore the values.
 func serveRelease(w http.ResponseWriter, r *http.Request, can ReleaseSource) {
 	out, err := can.Release(r.Context())
 	reply(w, out, err, http.StatusInternalServerError)
@@ -24,35 +26,35 @@ func serveRelease(w http.ResponseWriter, r *http.Request, can ReleaseSource) {
 
 // Release makes the agent restore every value that it changed. The agent then decides nothing until it is restarted.
 func (c *Client) Release(ctx context.Context) (api.Released, error) {
-	return ask[api.Released](ctx, c, http.MethodPost, "release", nil, nil)
+	return fetch[api.Released](ctx, c, http.MethodPost, "release", nil, nil)
 }
 
-// RenderReleased prints what was restored and what was not.
+// RenderReleased prints how many values were restored, and the values that were not restored.
 func RenderReleased(w io.Writer, r api.Released) error {
 	if r.NeverRan {
-		_, err := fmt.Fprintln(w, "nothing to restore: no agent answers, and there is no state directory (paths.state) and no key (paths.key), so none has run on this node")
+		_, err := fmt.Fprintln(w, "nothing to restore: no agent answers, and there is no state directory (paths.state) and no key (paths.key), so no agent has run on this node")
 		return err
 	}
-	given := fmt.Sprintf("%d values restored", r.Restored)
+	restored := fmt.Sprintf("%d values restored", r.Restored)
 	if r.AlreadyReleased {
-		given = fmt.Sprintf("released before, and tried again: %d values have their original value", r.Restored)
+		restored = fmt.Sprintf("the agent was already released; after another try, %d values have their original value", r.Restored)
 	}
 	if r.Restored+len(r.LeftToOthers)+len(r.Failed)+len(r.Stale) == 0 {
 		fmt.Fprintln(w, "nothing was left to restore")
 	} else {
-		fmt.Fprintf(w, "%s, %d left, %d failed, %d stale in the runtime\n", given, len(r.LeftToOthers), len(r.Failed), len(r.Stale))
+		fmt.Fprintf(w, "%s, %d left, %d failed, %d stale in the runtime\n", restored, len(r.LeftToOthers), len(r.Failed), len(r.Stale))
 	}
 	t := table(w)
 	for _, list := range []struct {
-		what string
-		kept []api.NotRestored
+		result string
+		values []api.NotRestored
 	}{{"LEFT", r.LeftToOthers}, {"FAILED", r.Failed}, {"STALE", r.Stale}} {
-		for _, k := range list.kept {
-			where := k.Cgroup
-			if list.what == "STALE" {
-				where = cmp.Or(k.Owner, k.Cgroup)
+		for _, v := range list.values {
+			where := v.Cgroup
+			if list.result == "STALE" {
+				where = cmp.Or(v.Owner, v.Cgroup)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", list.what, term.Clean(where), term.Clean(k.Setting), term.Clean(k.Why))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", list.result, term.Clean(where), term.Clean(v.Setting), term.Clean(v.Why))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -62,7 +64,7 @@ func RenderReleased(w io.Writer, r api.Released) error {
 		fmt.Fprintf(w, "%d containers still have the agent's values in the runtime's stored copy: release again when the runtime answers\n", r.PendingCopies)
 	}
 	if r.Cluster != "" {
-		fmt.Fprintf(w, "left at the API server: %s; the agent tries again while it runs\n", term.Clean(r.Cluster))
+		fmt.Fprintf(w, "not removed from the API server: %s; the agent tries again while it runs\n", term.Clean(r.Cluster))
 	}
 	if len(r.Stale) > 0 {
 		fmt.Fprintln(w, "STALE values are in the runtime's stored copy of the container: an update by the kubelet may write them again, until the container ends")

@@ -18,7 +18,7 @@ import (
 // Options are the options of the output.
 type Options struct {
 	Color bool
-	Now   time.Time // for ages
+	Now   time.Time // the present time, from which ages are computed
 	// Namespace and Class limit the table of containers to one namespace and one class; "" means all.
 	Namespace, Class string
 	// Matches reports whether a pod with these labels is in the table of containers; nil means all.
@@ -65,11 +65,12 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	return writeTrimmed(w, &b)
 }
 
-// maxBoxedCPUs is up to how many CPUs drawCPUs draws boxes of sockets, NUMA nodes and cores. Boxes of more CPUs do not
-// fit a screen, so drawCPUs then draws lines.
+// maxBoxedCPUs is the largest number of CPUs for which drawCPUs draws boxes of sockets, NUMA nodes and cores. Boxes of
+// more CPUs do not fit on a screen, so drawCPUs then draws lines.
 const maxBoxedCPUs = 128
 
-// drawCPUs draws who may use which CPUs. For CPUs without an owner it shows how many running containers may use them.
+// drawCPUs draws who may use each CPU. In boxes, it also shows how many running containers may use a CPU that no pod
+// owns.
 func (o Options) drawCPUs(w io.Writer, n api.Node) {
 	cpus := n.CPUs
 	if len(cpumap.CPUs(cpus.Online)) > maxBoxedCPUs || len(cpus.Nodes) == 0 {
@@ -87,6 +88,7 @@ func (o Options) drawCPUs(w io.Writer, n api.Node) {
 	}
 }
 
+// summary returns a text that says whether all decided values of a node are in force.
 func (o Options) summary(n api.Node) string {
 	switch {
 	case n.Unapplied+n.Problems > 0:
@@ -98,13 +100,14 @@ func (o Options) summary(n api.Node) string {
 	return "all decided values are in force"
 }
 
+// poolTable writes a table of the pools.
 func poolTable(w io.Writer, list []api.Pool) {
 	writeSpacedTable(w, "POOL\tCLASS\tSIZE\tCPUS\tCONTAINERS", list, func(p api.Pool) []string {
 		return []string{term.Clean(p.Name), orDash(p.Class), cpuCount(p.CPUs), orDash(p.CPUs), fmt.Sprint(p.Members)}
 	})
 }
 
-// cpuCount formats the number of CPUs in a list.
+// cpuCount formats the number of CPUs in a kernel list of CPUs.
 func cpuCount(list string) string { return term.CPUs(1000 * int64(len(cpumap.CPUs(list)))) }
 
 // limitCells returns the cells with the CPU and memory limits of a container. They have units unless Wide is set.
@@ -126,6 +129,7 @@ func (o Options) limitCells(c api.Container) []string {
 	}
 }
 
+// containerTable writes a table of the containers that the options select.
 func containerTable(w io.Writer, n api.Node, o Options) {
 	all := n.Containers
 	list := slices.DeleteFunc(slices.Clone(all), func(c api.Container) bool { return !o.isShown(c) })
@@ -189,7 +193,7 @@ func RenderEvent(w io.Writer, e api.Event, o Options) error {
 		fmt.Fprintf(&b, "    %s\n", text)
 	}
 	if e.DecidedBefore {
-		fmt.Fprintln(&b, "    already decided: the agent recognised the container by its record")
+		fmt.Fprintln(&b, "    already decided: another attachment reported this creation before")
 	}
 	if e.Rejected != "" {
 		fmt.Fprintf(&b, "    %s\n", o.markFault("REJECTED: "+term.Clean(e.Rejected)))
@@ -200,12 +204,14 @@ func RenderEvent(w io.Writer, e api.Event, o Options) error {
 // markFault colours the text of a fault, if the output has colours.
 func (o Options) markFault(s string) string { return term.Ink{On: o.Color}.Paint(term.BoldRed, s) }
 
+// table returns a writer of a table to w. Tabs separate the cells of a row.
 func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
-// flush writes a table into its buffer. That cannot fail.
+// flush writes a table into its buffer. This cannot fail, because a write to a buffer cannot fail.
 func flush(t *tabwriter.Writer) { _ = t.Flush() }
 
-// writeSpacedTable writes a table below an empty line. It writes nothing for an empty list.
+// writeSpacedTable writes an empty line, and then a table with a row for each element of list. It writes nothing for an
+// empty list.
 func writeSpacedTable[T any](w io.Writer, head string, list []T, row func(T) []string) {
 	if len(list) > 0 {
 		fmt.Fprintln(w)
@@ -213,7 +219,7 @@ func writeSpacedTable[T any](w io.Writer, head string, list []T, row func(T) []s
 	writeTable(w, head, list, row)
 }
 
-// writeTable writes a table. It writes nothing for an empty list.
+// writeTable writes a table with a row for each element of list. It writes nothing for an empty list.
 func writeTable[T any](w io.Writer, head string, list []T, row func(T) []string) {
 	if len(list) == 0 {
 		return
@@ -226,15 +232,17 @@ func writeTable[T any](w io.Writer, head string, list []T, row func(T) []string)
 	flush(t)
 }
 
+// writeTrimmed writes the lines in b to w, without the spaces at the end of each line.
 func writeTrimmed(w io.Writer, b *bytes.Buffer) error {
 	var out bytes.Buffer
 	for line := range strings.Lines(b.String()) {
 		out.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	if _, err := w.Write(out.Bytes()); err != nil {
-		return fmt.Errorf("write: %w", err)
+		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil
 }
 
+// orDash returns s without control characters, or "-" if s is empty.
 func orDash(s string) string { return cmp.Or(term.Clean(s), "-") }

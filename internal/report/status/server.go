@@ -25,6 +25,7 @@ type errorBody struct {
 
 // Source is what the server reads from the agent.
 type Source interface {
+	// Status returns the state of the whole node.
 	Status() api.Node
 	// Explain returns all containers of a pod, or one container if container is not "". ok is false if the agent does
 	// not know the pod or container.
@@ -38,10 +39,11 @@ type Source interface {
 type Socket struct {
 	path     string
 	listener net.Listener
-	release  func()
+	release  func() // gives up the path, after the listener is closed
 }
 
-// Open opens a Unix socket that only its owner may use. The error is socket.ErrInUse if another agent has it.
+// Open opens a Unix socket that only the agent's user may use. The error is socket.ErrInUse if another agent serves the
+// socket.
 func Open(ctx context.Context, path string) (*Socket, error) {
 	l, release, err := socket.Claim(ctx, socket.ServerSocket{Path: path, Mode: 0o600, Key: "paths.statusSocket", Program: "agent"})
 	if err != nil {
@@ -56,7 +58,7 @@ func (s *Socket) Wrap(wrap func(net.Listener) net.Listener) { s.listener = wrap(
 // Serve answers requests from src until ctx ends, and then closes the socket.
 func (s *Socket) Serve(ctx context.Context, src Source) error {
 	defer s.release()
-	// Open streams of events end with this context, so that they do not delay the end of the server.
+	// Streams of events end when this context ends, so that they do not delay the end of the server.
 	answers, stop := context.WithCancel(ctx)
 	defer stop()
 	srv := &http.Server{
@@ -69,12 +71,13 @@ func (s *Socket) Serve(ctx context.Context, src Source) error {
 	return nil
 }
 
+// handler returns the handler of all requests to the status socket.
 func handler(src Source) http.Handler {
-	const cannotPlan = "does not plan"
+	const cannotPlan = "cannot show the effect of pods or of another configuration in advance"
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 		n := src.Status()
-		// Programs that read this iterate over lists, so an empty list must not be null.
+		// Programs that read the answer iterate over these lists, so an empty list must not be null.
 		n.Attachments, n.Containers = notNull(n.Attachments), notNull(n.Containers)
 		n.CPUs.Nodes = notNull(n.CPUs.Nodes)
 		writeJSON(w, http.StatusOK, n)
@@ -84,8 +87,8 @@ func handler(src Source) http.Handler {
 	mux.HandleFunc("GET /v1/recording", optional(src, "cannot record", serveRecording))
 	mux.HandleFunc("GET /v1/config", optional(src, "does not report the sources of its configuration", serveConfiguration))
 	mux.HandleFunc("GET /v1/usage", optional(src, "does not report how much CPU time containers use", serveUsage))
-	mux.HandleFunc("POST /v1/release", optional(src, "cannot release", serveRelease))
-	mux.HandleFunc("POST /v1/plan/adopt", optional(src, "cannot take over from another", servePlanAdoption))
+	mux.HandleFunc("POST /v1/release", optional(src, "cannot restore the values that it changed", serveRelease))
+	mux.HandleFunc("POST /v1/plan/adopt", optional(src, "cannot take over from another agent", servePlanAdoption))
 	mux.HandleFunc("POST /v1/plan/pods", optional(src, cannotPlan, func(w http.ResponseWriter, r *http.Request, can Planner) { servePlan(w, r, can.PlanPods) }))
 	mux.HandleFunc("POST /v1/plan/config", optional(src, cannotPlan, func(w http.ResponseWriter, r *http.Request, can Planner) { servePlan(w, r, can.PlanConfig) }))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -106,6 +109,7 @@ func optional[T any](src Source, cannot string, serve func(w http.ResponseWriter
 	}
 }
 
+// notNull returns an empty list for nil, because JSON encodes nil as null.
 func notNull[T any](l []T) []T {
 	if l == nil {
 		return []T{}
@@ -113,11 +117,12 @@ func notNull[T any](l []T) []T {
 	return l
 }
 
+// writeJSON answers a request with a status code and v as JSON.
 func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	extendDeadline(w)
 	w.WriteHeader(code)
-	// This fails only if the client has disconnected.
+	// Encode fails only if the client has disconnected.
 	_ = json.NewEncoder(w).Encode(v)
 }
 
@@ -130,16 +135,17 @@ func reply(w http.ResponseWriter, v any, err error, code int) {
 	writeJSON(w, http.StatusOK, v)
 }
 
-// extendDeadline gives the client clientTimeout to read the next write.
+// extendDeadline sets the write deadline: the client must read the next answer or line within clientTimeout.
 func extendDeadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(clientTimeout))
 }
 
+// serveExplain answers with the containers of a pod.
 func serveExplain(w http.ResponseWriter, r *http.Request, src Source) {
 	q := r.URL.Query()
 	namespace, pod, container := q.Get("namespace"), q.Get("pod"), q.Get("container")
 	if namespace == "" || pod == "" {
-		writeJSON(w, http.StatusBadRequest, errorBody{"namespace and pod are both needed"})
+		writeJSON(w, http.StatusBadRequest, errorBody{"the parameters namespace and pod are both needed"})
 		return
 	}
 	found, ok := src.Explain(namespace, pod, container)
@@ -154,14 +160,15 @@ func serveExplain(w http.ResponseWriter, r *http.Request, src Source) {
 	writeJSON(w, http.StatusOK, found)
 }
 
-// serveEvents writes the journal as JSON lines. With follow it continues while the client is connected.
+// serveEvents writes the events of the journal as JSON lines. With the parameter follow=true, it then writes new events
+// while the client is connected.
 func serveEvents(w http.ResponseWriter, r *http.Request, src Source) {
 	q := r.URL.Query()
 	var since uint64
 	if s := q.Get("since"); s != "" {
 		var err error
 		if since, err = strconv.ParseUint(s, 10, 64); err != nil {
-			writeJSON(w, http.StatusBadRequest, errorBody{"since must be a sequence number, not " + strconv.Quote(s)})
+			writeJSON(w, http.StatusBadRequest, errorBody{"the parameter since must be a sequence number, not " + strconv.Quote(s)})
 			return
 		}
 	}

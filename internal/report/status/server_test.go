@@ -238,10 +238,10 @@ func TestStatusAndExplain(t *testing.T) {
 	if _, err = c.Explain(t.Context(), "", "x", ""); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
 		t.Errorf("no namespace: %v", err)
 	}
-	if _, err := ask[any](t.Context(), c, http.MethodGet, "nonsense", nil, nil); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+	if _, err := fetch[any](t.Context(), c, http.MethodGet, "nonsense", nil, nil); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 		t.Errorf("unknown question: %v", err)
 	}
-	if _, err := ask[any](t.Context(), c, http.MethodGet, "events", map[string][]string{"since": {"x"}}, nil); !errors.As(err, &refused) {
+	if _, err := fetch[any](t.Context(), c, http.MethodGet, "events", map[string][]string{"since": {"x"}}, nil); !errors.As(err, &refused) {
 		t.Errorf("bad sequence number: %v", err)
 	}
 }

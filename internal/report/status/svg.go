@@ -25,11 +25,13 @@ func SVG(w io.Writer, n api.Node, now time.Time) error {
 // Title and Line may be empty.
 type Caption struct{ Title, Line string }
 
-// CaptionedSVG draws the CPUs of a simulated node below a caption. The same node and caption always give the same file.
+// CaptionedSVG draws the CPUs of a simulated node below a caption. The same node and caption always give the same
+// output.
 func CaptionedSVG(w io.Writer, n api.Node, c Caption) error {
 	return drawSVG(w, n, []cpumap.Line{{Style: cpumap.Title, Text: term.Clean(c.Title)}, {Text: term.Clean(c.Line)}, {Text: countText(n)}})
 }
 
+// drawSVG draws the CPUs of a node below the lines of head. If the agent refused a configuration, it adds a warning.
 func drawSVG(w io.Writer, n api.Node, head []cpumap.Line) error {
 	if n.ConfigError != "" {
 		head = append(head, cpumap.Line{Style: cpumap.Warning, Text: "configuration not in force: " + term.Clean(strings.ReplaceAll(n.ConfigError, "\n", "; "))})
@@ -41,7 +43,8 @@ func drawSVG(w io.Writer, n api.Node, head []cpumap.Line) error {
 	return writeTrimmed(w, &b)
 }
 
-// countText says how many containers of each class a node has, and how many values and problems need attention.
+// countText returns a text with the number of containers of each class, of values that are not in force, and of
+// problems.
 func countText(n api.Node) string {
 	classes := map[string]int{}
 	for _, c := range n.Containers {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Block is a rectangle of text for a terminal. Width is the visible width of its lines: colour codes are not counted.
+// Block is a rectangle of text for a terminal. Width is the number of columns of each line, without colour codes.
 type Block struct {
 	Lines []string
 	Width int
@@ -75,7 +75,7 @@ func Box(title string, b Block) Block {
 	return out
 }
 
-// Wrap breaks text into lines of at most width columns. It breaks after spaces and commas where it can.
+// Wrap breaks text into lines of at most width columns. If possible, it breaks a line after a space or a comma.
 func Wrap(text string, width int) []string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -104,7 +104,7 @@ func Pad(text string, width int) string {
 // Ink colours text if On is true.
 type Ink struct{ On bool }
 
-// Paint returns text with the SGR code around it, or text alone if the ink is off.
+// Paint returns text in the colour of the SGR code. It returns text unchanged if On is false.
 func (i Ink) Paint(code, text string) string {
 	if !i.On || code == "" || text == "" {
 		return text
@@ -112,7 +112,7 @@ func (i Ink) Paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// The colours used, as SGR codes (ECMA-48).
+// The colours for Paint, as SGR codes (ECMA-48).
 const (
 	Bold       = "1"
 	Dim        = "2"

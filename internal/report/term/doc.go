@@ -1,3 +1,3 @@
-// Package term formats text for terminals: blocks of lines, colours, units, and text from elsewhere without control
-// sequences.
+// Package term formats text for terminals: blocks of lines, colours and units. It also removes control sequences from
+// text of other programs and users.
 package term

@@ -10,14 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// Screen filters the output of a full-screen program on another machine, which is not trusted. It passes text, colours,
-// cursor movement, clearing and scrolling. It removes all other control sequences (ECMA-48 and xterm), such as those
-// for titles, the clipboard, terminal reports and character sets. It replaces unprintable characters by "?".
+// Screen filters the output of a full-screen program on another machine. It does not trust the other machine. It passes
+// text, colours, cursor movement, clearing and scrolling. It removes all other control sequences (ECMA-48 and xterm),
+// such as those for titles, the clipboard, terminal reports and character sets. It replaces unprintable characters by
+// "?".
 type Screen struct {
-	to       io.Writer
-	pending  []byte // the incomplete beginning of a character or a sequence
-	inString bool   // inside a control string, which ends with BEL or ST and is removed
-	modesOn  []string
+	to           io.Writer
+	pending      []byte   // the incomplete beginning of a character or a sequence
+	inString     bool     // the next bytes belong to a control string, which ends with BEL or ST; Screen removes these bytes
+	changedModes []string // the numbers of the terminal modes that the program has changed from their default
 }
 
 // NewScreen makes a Screen that draws on a terminal.
@@ -26,13 +27,14 @@ func NewScreen(to io.Writer) *Screen { return &Screen{to: to} }
 const (
 	escape = 0x1b
 	bell   = 0x07
-	// maxSequence is the longest sequence for whose end Screen waits. Screen passes the rest of a longer one as text.
+	// maxSequence is the largest number of bytes of a sequence. Screen removes the beginning of a longer sequence, and
+	// handles the other bytes as text.
 	maxSequence = 64
 )
 
 var (
 	// cursorSequence matches the allowed sequences for colours, cursor movement, clearing, inserting and scrolling.
-	// Their numbers have at most four digits.
+	// The numbers in a sequence have at most four digits.
 	cursorSequence = regexp.MustCompile(`^[0-9]{0,4}([;:][0-9]{0,4}){0,20}[mHfABCDEFGJKLMPSTXZIdbr@]$`)
 	// modeSequence matches a sequence that sets or resets a mode of the terminal.
 	modeSequence = regexp.MustCompile(`^\?([0-9]{1,4})([hl])$`)
@@ -41,12 +43,12 @@ var (
 	modes = map[string]string{"1": "l", "7": "h", "25": "h", "1049": "l", "2004": "l", "2026": "l"}
 )
 
-// Write writes the allowed text and sequences to the terminal. It reports all bytes as written.
+// Write writes the allowed text and sequences to the terminal. It returns len(p), although it may remove bytes.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.pending = append(s.pending, p...)
 	var out bytes.Buffer
 	for len(s.pending) > 0 {
-		n := s.next(&out)
+		n := s.handleFirst(&out)
 		if n == 0 {
 			break
 		}
@@ -59,26 +61,26 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close restores the modes that the program has changed, and resets the colours.
+// Close restores the terminal modes that the program has changed, and resets the colours.
 func (s *Screen) Close() error {
 	var out strings.Builder
-	for _, m := range s.modesOn {
+	for _, m := range s.changedModes {
 		out.WriteString("\x1b[?" + m + modes[m])
 	}
-	s.modesOn, s.pending, s.inString = nil, nil, false
+	s.changedModes, s.pending, s.inString = nil, nil, false
 	_, err := io.WriteString(s.to, out.String()+"\x1b[m")
 	return err
 }
 
-// next handles the first character or sequence of the pending bytes, and returns its length. It returns 0 if the
+// handleFirst handles the first character or sequence of the pending bytes, and returns its length. It returns 0 if the
 // character or sequence is incomplete.
-func (s *Screen) next(out *bytes.Buffer) int {
+func (s *Screen) handleFirst(out *bytes.Buffer) int {
 	first := s.pending[0]
 	switch {
 	case s.inString:
 		return s.skipString()
 	case first == escape:
-		return s.sequence(out)
+		return s.passEscapeSequence(out)
 	case first < ' ':
 		if strings.IndexByte("\r\n\t\b", first) >= 0 {
 			out.WriteByte(first)
@@ -95,7 +97,8 @@ func (s *Screen) next(out *bytes.Buffer) int {
 	return n
 }
 
-// skipString removes the next byte of a control string, or the end of the string.
+// skipString handles the next byte of a control string, or the end of the string. It returns the number of bytes to
+// remove; 0 if the end is incomplete.
 func (s *Screen) skipString() int {
 	switch {
 	case s.pending[0] == bell:
@@ -110,14 +113,15 @@ func (s *Screen) skipString() int {
 	return 1
 }
 
-// sequence writes an escape sequence to out if it is allowed, and returns its length.
-func (s *Screen) sequence(out *bytes.Buffer) int {
+// passEscapeSequence writes the escape sequence at the beginning of the pending bytes to out if the sequence is allowed. It
+// returns the length of the sequence, or 0 if the sequence is incomplete.
+func (s *Screen) passEscapeSequence(out *bytes.Buffer) int {
 	if len(s.pending) < 2 {
 		return 0
 	}
 	switch kind := s.pending[1]; kind {
 	case '[':
-		return s.control(out)
+		return s.passControlSequence(out)
 	case ']', 'P', 'X', '^', '_': // OSC, DCS, SOS, PM, APC
 		s.inString = true
 	case 'M', '7', '8': // a line up; save and restore the cursor
@@ -133,8 +137,9 @@ func (s *Screen) sequence(out *bytes.Buffer) int {
 	return 2
 }
 
-// control writes a control sequence to out if it is allowed, and returns its length.
-func (s *Screen) control(out *bytes.Buffer) int {
+// passControlSequence writes the control sequence (ESC and "[") at the beginning of the pending bytes to out if the sequence is
+// allowed. It returns the length of the sequence, or 0 if the sequence is incomplete.
+func (s *Screen) passControlSequence(out *bytes.Buffer) int {
 	const head = 2
 	end := slices.IndexFunc(s.pending[head:], func(b byte) bool { return b < ' ' || b >= '@' })
 	switch {
@@ -149,9 +154,9 @@ func (s *Screen) control(out *bytes.Buffer) int {
 	m := modeSequence.FindStringSubmatch(body)
 	switch {
 	case m != nil && modes[m[1]] != "":
-		s.modesOn = slices.DeleteFunc(s.modesOn, func(is string) bool { return is == m[1] })
+		s.changedModes = slices.DeleteFunc(s.changedModes, func(mode string) bool { return mode == m[1] })
 		if m[2] != modes[m[1]] {
-			s.modesOn = append(s.modesOn, m[1])
+			s.changedModes = append(s.changedModes, m[1])
 		}
 		out.WriteString("\x1b[" + body)
 	case cursorSequence.MatchString(body):

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// Clean replaces unprintable characters by "?". This makes text from elsewhere, such as an annotation, safe to print.
+// Clean replaces unprintable characters by "?". Then text of other users, such as an annotation, is safe to print.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -16,12 +16,12 @@ func Clean(s string) string {
 	}, s)
 }
 
-// Count formats a number with a noun, such as "1 pod" or "2 pods".
-func Count(n int, what string) string {
+// Count formats a number with a noun in singular, such as "1 pod" or "2 pods".
+func Count(n int, noun string) string {
 	if n != 1 {
-		what += "s"
+		noun += "s"
 	}
-	return fmt.Sprintf("%d %s", n, what)
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // Cut shortens a text to a number of columns. A shortened text ends in "…".

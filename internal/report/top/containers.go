@@ -14,7 +14,7 @@ import (
 type ContainerUsage struct {
 	api.ContainerUse
 
-	CPUs float64 // the mean number of CPUs that it used
+	CPUs float64 // the mean number of CPUs that the container used
 	// ThrottledShare is the share of CFS periods in which the container's CPU limit throttled it, 0 to 1. It is -1 if
 	// the container ran in no period, for example because it has no limit.
 	ThrottledShare float64
@@ -54,7 +54,8 @@ func usedBetween(before, now api.Usage) map[string]ContainerUsage {
 	return out
 }
 
-// containerLines returns the lines of the table of containers. The busiest container is first, unless ByName is set.
+// containerLines returns the lines of the table of containers. The busiest container is first, or with ByName the
+// container with the first name.
 func (f Frame) containerLines() []string {
 	if len(f.Used) == 0 {
 		return nil

@@ -21,10 +21,10 @@ type Frame struct {
 	Pressure []usage.Pressure
 	// Used is what each container has used since the last sample, by id. It leaves out containers that are new.
 	Used map[string]ContainerUsage
-	// History has the shares of each row in the last samples, the oldest first, by the name of the row. See Row.share.
+	// History has the results of Row.share in the last samples, the oldest first, by the name of the row.
 	History     map[string][]float64
-	ByName      bool // sort rows by name; otherwise the busiest row is first
-	Paused      bool
+	ByName      bool   // sort rows by name; otherwise the busiest row is first
+	Paused      bool   // the user has paused the view
 	SampleError string // why the last sample failed; "" if it succeeded
 	Width       int    // columns; 0 means 100
 	Height      int    // lines of the terminal; 0 without a terminal
@@ -34,17 +34,18 @@ type Frame struct {
 // Row is a pod that owns CPUs, or a pool.
 type Row struct {
 	Name string
-	Mark string
+	Mark string // the character that stands for a pod's CPUs in the CPU map; "" for a pool
 	CPUs []int
 	// Containers is the number of containers in the pool. It is empty for a pod that owns CPUs, and if the number is
 	// unknown.
 	Containers string
-	// Used is the mean number of CPUs that its containers have used; -1 if that is unknown.
+	// Used is the mean number of CPUs that the row's containers have used; -1 if this number is unknown.
 	Used float64
 }
 
-// share returns which share of the row's CPUs its containers have used. It is above 1 if containers also used other
-// CPUs: before the last change of the row's CPUs, or because their cpuset is not in force.
+// share returns the number of CPUs that the row's containers have used, divided by the number of the row's CPUs. It is
+// above 1 if the containers also used other CPUs: before the last change of the row's CPUs, or because the containers'
+// cpuset is not in force. The second result is false if the share is unknown.
 func (r Row) share() (float64, bool) {
 	if r.Used < 0 || len(r.CPUs) == 0 {
 		return 0, false
@@ -92,11 +93,12 @@ func Rows(n api.Node, used map[string]ContainerUsage) []Row {
 	return rows
 }
 
-// sumCPUs adds the CPUs that the containers selected by of have used. It returns -1 if of selects no container.
-func sumCPUs(used map[string]ContainerUsage, of func(ContainerUsage) bool) float64 {
+// sumCPUs adds the CPUs that the containers have used for which matches returns true. It returns -1 if there is no such
+// container.
+func sumCPUs(used map[string]ContainerUsage, matches func(ContainerUsage) bool) float64 {
 	total, known := 0.0, false
 	for _, u := range used {
-		if of(u) {
+		if matches(u) {
 			total, known = total+u.CPUs, true
 		}
 	}
@@ -126,6 +128,7 @@ func (f Frame) String() string {
 	return strings.Join(append(lines, f.paint(term.Dim, f.cut("q quit   space pause   s sort by name or use"))), "\n")
 }
 
+// header returns the lines above the CPU map: the agent's version and state, the pressure, and messages.
 func (f Frame) header() []string {
 	n := f.Node
 	first := "trimtab " + term.Clean(n.Version)
@@ -139,7 +142,7 @@ func (f Frame) header() []string {
 	case n.Released:
 		amiss = "released " + n.ReleasedAt.Format("15:04:05") + ", the agent decides nothing"
 	case !n.Connected() && n.Standby == "":
-		amiss = "no runtime is attached"
+		amiss = "the agent is not attached to a runtime"
 	}
 	first = f.cut(fmt.Sprintf("%s   %d containers, %s", first, len(n.Containers), amiss))
 	if n.Unapplied+n.Problems > 0 {
@@ -165,7 +168,8 @@ func (f Frame) header() []string {
 	return lines
 }
 
-// ownerLines returns the lines of the table of owners and pools, with what their containers used in the last samples.
+// ownerLines returns the lines of the table of pods that own CPUs, and of pools. Each line has what the containers of
+// the pod or pool used in the last samples.
 func (f Frame) ownerLines() []string {
 	rows := Rows(f.Node, f.Used)
 	slices.SortStableFunc(rows, func(a, b Row) int {
@@ -191,6 +195,8 @@ func (f Frame) ownerLines() []string {
 	return lines
 }
 
+// cut cuts a line that is longer than the width.
 func (f Frame) cut(line string) string { return term.Cut(line, f.Width) }
 
+// paint adds a colour to a text, if the frame has colours.
 func (f Frame) paint(color, text string) string { return term.Ink{On: f.Color}.Paint(color, text) }

@@ -23,17 +23,17 @@ type Model struct {
 	ask      Ask
 	proc     fs.FS
 	interval time.Duration
-	last     *usage.Reading
-	used     *api.Usage // containers' use in the last sample
+	last     *usage.Reading // the reading of /proc in the last sample; nil before the first sample
+	used     *api.Usage     // what containers had used at the last sample; nil before the first sample
 	frame    Frame
 }
 
-// New makes a live view that takes a sample at each interval.
-func New(ctx context.Context, ask Ask, proc fs.FS, every time.Duration, color bool) Model {
-	return Model{ctx: ctx, ask: ask, proc: proc, interval: every, frame: Frame{Color: color, History: map[string][]float64{}}}
+// New makes a live view that takes a sample once in each interval.
+func New(ctx context.Context, ask Ask, proc fs.FS, interval time.Duration, color bool) Model {
+	return Model{ctx: ctx, ask: ask, proc: proc, interval: interval, frame: Frame{Color: color, History: map[string][]float64{}}}
 }
 
-// sample is the state at one moment.
+// sample is the state of the node at one moment, or the error of the attempt to read it.
 type sample struct {
 	node    api.Node
 	used    api.Usage
@@ -41,12 +41,13 @@ type sample struct {
 	err     error
 }
 
-// sampleTick is the message that the next sample is due.
+// sampleTick is the message that makes Update take the next sample.
 type sampleTick struct{}
 
 // Init takes the first sample.
 func (m Model) Init() tea.Cmd { return m.takeSample }
 
+// takeSample queries the agent, reads /proc, and returns a sample.
 func (m Model) takeSample() tea.Msg {
 	ctx, cancel := context.WithTimeout(m.ctx, 5*time.Second)
 	defer cancel()
@@ -97,7 +98,7 @@ func (m Model) WithSample(node api.Node, used api.Usage, r usage.Reading, err er
 		return m
 	}
 	m.frame.SampleError, m.frame.Node, m.frame.Pressure = "", node, r.Pressure
-	if node.Simulated { // the readings belong to another machine
+	if node.Simulated { // /proc describes this machine, not the simulated node, so the view shows no load
 		m.frame.Busy, m.frame.Pressure, m.frame.Used, m.frame.History, m.last, m.used = nil, nil, nil, nil, nil, nil
 		return m
 	}
@@ -109,7 +110,8 @@ func (m Model) WithSample(node api.Node, used api.Usage, r usage.Reading, err er
 	return m
 }
 
-// addShares returns the histories of the rows with their shares added. It drops the histories of other rows.
+// addShares returns the histories of the rows, and adds the share of each row to its history. It drops the histories of
+// rows that no longer exist.
 func addShares(before map[string][]float64, rows []Row) map[string][]float64 {
 	after := map[string][]float64{}
 	for _, r := range rows {

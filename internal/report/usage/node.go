@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// clockTick is the unit of /proc/stat: 1/USER_HZ. USER_HZ is 100 on all architectures that Trimtab supports.
+// clockTick is the unit of times in /proc/stat, 1/USER_HZ seconds. USER_HZ is 100 on all architectures that Trimtab
+// supports.
 const clockTick = 10 * time.Millisecond
 
-// ReadNode reads how much CPU time a machine has used, and how much memory is in use and not reclaimable.
+// ReadNode reads how much CPU time a machine has used since its boot, and how many bytes of memory are in use and not
+// reclaimable.
 func ReadNode(proc fs.FS) (cpu time.Duration, bytes int64, err error) {
 	r, err := Read(proc)
 	if err != nil {
@@ -33,12 +35,12 @@ func ReadNode(proc fs.FS) (cpu time.Duration, bytes int64, err error) {
 		}
 		n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
 		if err != nil {
-			return 0, 0, fmt.Errorf("meminfo: %q: %w", strings.TrimSpace(line), err)
+			return 0, 0, fmt.Errorf("read the line %q of /proc/meminfo: %w", strings.TrimSpace(line), err)
 		}
 		amounts[key] = n
 	}
 	if len(amounts) < 2 {
-		return 0, 0, errors.New("meminfo: MemTotal or MemAvailable is missing")
+		return 0, 0, errors.New("/proc/meminfo does not have both MemTotal and MemAvailable")
 	}
 	return cpu, max(0, amounts["MemTotal"]-amounts["MemAvailable"]) << 10, nil
 }

@@ -11,26 +11,26 @@ import (
 
 // Reading has the counters of /proc at one moment.
 type Reading struct {
-	// BusyTicks has the time that each CPU was busy. TotalTicks has the CPU's total time. Both are in clock ticks, by
-	// id of the CPU.
+	// BusyTicks has the time for which each CPU was busy since the boot. TotalTicks has the whole time since the boot,
+	// busy and idle. Both are in clock ticks, by id of the CPU.
 	BusyTicks, TotalTicks map[int]uint64
 	// Pressure has the share of the last ten seconds in which tasks waited (PSI's avg10), in percent. It is empty if
 	// the kernel has no PSI.
 	Pressure []Pressure
 }
 
-// Pressure is one line of a file below /proc/pressure.
+// Pressure is one line of a file below /proc/pressure: the percentage of time in which tasks waited for a resource.
 type Pressure struct {
 	Resource string // cpu, memory, io
 	Kind     string // some, full
 	Percent  float64
 }
 
-// String formats the reading for users.
+// String formats the pressure for users.
 func (p Pressure) String() string { return fmt.Sprintf("%s %s %.1f %%", p.Resource, p.Kind, p.Percent) }
 
-// Read reads the files stat and pressure/* of a proc file system (proc(5); Documentation/accounting/psi.rst). It returns
-// an error if stat is missing or malformed. It leaves out pressure files that it cannot read.
+// Read reads the files stat and pressure/* of a proc file system (proc(5); Documentation/accounting/psi.rst). It
+// returns an error if stat is missing or malformed. It leaves out pressure files that it cannot read.
 func Read(proc fs.FS) (Reading, error) {
 	text, err := fs.ReadFile(proc, "stat")
 	if err != nil {
@@ -43,7 +43,7 @@ func Read(proc fs.FS) (Reading, error) {
 			continue
 		}
 		if err := r.addCPULine(fields); err != nil {
-			return Reading{}, fmt.Errorf("stat: %q: %w", strings.TrimSpace(line), err)
+			return Reading{}, fmt.Errorf("read the line %q of /proc/stat: %w", strings.TrimSpace(line), err)
 		}
 	}
 	for _, resource := range []string{"cpu", "memory", "io"} {
@@ -54,8 +54,8 @@ func Read(proc fs.FS) (Reading, error) {
 	return r, nil
 }
 
-// addCPULine adds the numbers of a line "cpu3 user nice system idle iowait irq softirq steal guest guest_nice". user
-// and nice already include the time of guests.
+// addCPULine adds the numbers of a line "cpu3 user nice system idle iowait irq softirq steal guest guest_nice". It
+// ignores guest and guest_nice, because user and nice already include these times.
 func (r *Reading) addCPULine(fields []string) error {
 	id, err := strconv.Atoi(strings.TrimPrefix(fields[0], "cpu"))
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *Reading) addCPULine(fields []string) error {
 			return err
 		}
 		r.TotalTicks[id] += n
-		if i != 3 && i != 4 { // idle, and waiting for the disk
+		if i != 3 && i != 4 { // 3 is idle, and 4 is iowait, in which the CPU is idle, too
 			r.BusyTicks[id] += n
 		}
 	}

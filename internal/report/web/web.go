@@ -1,5 +1,5 @@
-// Package web serves the agent's HTTP endpoints for programs: metrics, liveness and readiness. It owns the listener
-// and decides nothing. Users use the status socket, or the node's web page if it is enabled.
+// Package web serves the agent's HTTP endpoints for programs: metrics, liveness and readiness. For users there are the
+// status socket and the node's web page, which web also serves if the page is enabled.
 package web
 
 import (
@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// clientTimeout is how long a client may take to send a request. It may take twice as long to read the answer. A
-	// client that hangs must not occupy memory.
+	// clientTimeout is how long a client may take to send a request. A client may take twice as long to read the answer.
+	// Without the timeout, clients that hang would occupy memory.
 	clientTimeout = 10 * time.Second
-	// ShutdownTimeout is how long running requests may take after ctx has ended.
+	// ShutdownTimeout is how long running requests may still take after the context of ServeUntil has ended.
 	ShutdownTimeout = time.Second
 	// aliveTimeout is how long Options.Alive may take.
 	aliveTimeout = 2 * time.Second
@@ -27,8 +27,8 @@ const (
 // Options configure the server.
 type Options struct {
 	Metrics http.Handler
-	// Alive returns an error if the process must be restarted. It does not report other programs that do not answer,
-	// such as a runtime or an API server.
+	// Alive returns an error if the process of the agent must be restarted. It returns no error if another program does
+	// not answer, such as the runtime or the API server.
 	Alive func(context.Context) error
 	// Ready returns an error while the agent does not serve the node's containers yet.
 	Ready func() error

@@ -5,12 +5,12 @@ import "slices"
 // Device is a device that pods can get.
 type Device struct {
 	Resource, ID string
-	Zones        []int // ids of its zones; nil if they are unknown
+	Zones        []int // ids of the device's zones; nil if they are unknown
 }
 
 // AddDevices adds devices to their zones. A device in Granted is not available. A device with several zones counts in
-// each of these, because the kubelet gives it to pods in any of them. A device without a zone counts in no zone: the
-// scheduler counts it for the whole node.
+// each of its zones, because the kubelet gives the device to pods in any of these zones. A device without a zone counts
+// in no zone: the scheduler counts such a device for the whole node.
 func (n *Node) AddDevices(all []Device) {
 	for _, d := range all {
 		owner, granted := n.Granted[d.Resource][d.ID]

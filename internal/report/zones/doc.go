@@ -1,4 +1,4 @@
-// Package zones has the resources of each NUMA node of a node, and how much of them is free. It converts them to
-// Kubernetes objects: NodeResourceTopology, Koordinator's annotations and Katalyst's CustomNodeResource. The package
-// neither measures nor writes.
+// Package zones has the resources of each NUMA node of a node, and how much of each resource is free. It converts these
+// amounts to the forms that schedulers read: NodeResourceTopology, Koordinator's annotations and Katalyst's
+// CustomNodeResource. The package reads and writes no files and no Kubernetes objects.
 package zones

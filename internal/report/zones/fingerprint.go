@@ -8,8 +8,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Fingerprint returns a checksum of a node's pods. The scheduler plugin compares it with its own checksum, to know
-// whether the zones include all pods (podfingerprint v0.2.2, version v001). The order of the pods does not matter.
+// Fingerprint returns a checksum of a node's pods (podfingerprint v0.2.2, version v001). The order of the pods does not
+// matter. The scheduler plugin computes the checksum of the pods that it knows. If the two checksums are equal, the
+// amounts of the zones include all these pods.
 func Fingerprint(pods []Pod) string {
 	sums := make([]uint64, len(pods))
 	for i, p := range pods {

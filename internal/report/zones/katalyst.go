@@ -7,8 +7,8 @@ import (
 )
 
 // CNR returns the status of a CustomNodeResource (node.katalyst.kubewharf.io/v1alpha1): the NUMA nodes as children of
-// their sockets, with the allocations of pods. It has no free amounts: Katalyst's scheduler subtracts the allocations
-// from the allocatable amounts.
+// their sockets, with the allocations of pods. The status has no free amounts, because Katalyst's scheduler itself
+// subtracts the allocations from the allocatable amounts.
 func (n Node) CNR(m TopologyManager) map[string]any {
 	var sockets []any
 	for _, id := range n.sockets() {
@@ -37,7 +37,7 @@ func (n Node) sockets() (out []int) {
 }
 
 // resources returns the sums of CPUs, memory and huge pages over all zones. It leaves out devices, because a device
-// with several zones is counted in each of them.
+// with several zones counts in each of its zones.
 func (n Node) resources() map[string]any {
 	var sum Zone
 	for _, z := range n.Zones {
@@ -50,7 +50,7 @@ func (n Node) resources() map[string]any {
 	return sum.amounts()
 }
 
-// amounts returns the capacity of a zone, and the part of it that pods can get.
+// amounts returns the capacity of a zone, and the allocatable part of the capacity, which pods can get.
 func (z Zone) amounts() map[string]any {
 	capacity, allocatable := map[string]any{}, map[string]any{}
 	for _, r := range z.Resources {
@@ -59,6 +59,7 @@ func (z Zone) amounts() map[string]any {
 	return map[string]any{"capacity": capacity, "allocatable": allocatable}
 }
 
+// cnr returns a zone as a NUMA node in the status of a CustomNodeResource.
 func (z Zone) cnr() map[string]any {
 	var distances []string
 	for _, c := range z.Costs {

@@ -2,8 +2,8 @@ package zones
 
 import "encoding/json"
 
-// Koordinator returns the annotations that Koordinator's scheduler reads on a NodeResourceTopology (Koordinator a7a1b76,
-// apis/extension).
+// Koordinator returns the annotations that Koordinator's scheduler reads on a NodeResourceTopology (Koordinator
+// a7a1b76, apis/extension).
 func (n Node) Koordinator() map[string]string {
 	type share struct {
 		Socket int    `json:"socket"`
@@ -46,8 +46,8 @@ func (n Node) Koordinator() map[string]string {
 	}
 }
 
-// jsonText returns v as JSON. v must be a value for which encoding cannot fail.
+// jsonText returns v as JSON. v must be a value that json.Marshal encodes without an error.
 func jsonText(v any) string {
-	out, _ := json.Marshal(v) // numbers, strings and booleans
+	out, _ := json.Marshal(v) // no error: v consists of numbers, strings and booleans
 	return string(out)
 }

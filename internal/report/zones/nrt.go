@@ -10,17 +10,20 @@ import (
 type TopologyManager struct{ Policy, Scope string }
 
 const (
-	// maxZone is the highest zone number that the scheduler plugin supports: it keeps zones in an array of 64
+	// maxZone is the highest zone number that the scheduler plugin supports: the plugin has an array of 64 zones
 	// (scheduler-plugins v0.34.7, createNUMANodeList).
 	maxZone = 63
-	// defaultZones is the largest number of zones that the scheduler plugin accepts unless an attribute raises it.
+	// defaultZones is the largest number of zones that the scheduler plugin accepts by default. For a node with more
+	// zones, the attribute topologyManagerMaxNUMANodes is needed.
 	defaultZones = 8
 )
 
-// topologyPolicies are the values of the field topologyPolicies (noderesourcetopology-api v0.1.3), without their suffix
-// for the scope. v1alpha1 requires the field; readers of v1alpha2 prefer the attributes.
+// topologyPolicies has the values of the field topologyPolicies (noderesourcetopology-api v0.1.3) by the kubelet's name
+// of the policy, without the suffix for the scope. v1alpha1 requires this field. Readers of v1alpha2 use the attributes
+// instead.
 var topologyPolicies = map[string]string{"best-effort": "BestEffort", "restricted": "Restricted", "single-numa-node": "SingleNUMANode"}
 
+// policyName returns the value of the field topologyPolicies.
 func (m TopologyManager) policyName() string {
 	name, known := topologyPolicies[m.Policy]
 	switch {
@@ -53,10 +56,12 @@ func (n Node) NRT(m TopologyManager) map[string]any {
 	return map[string]any{"zones": all, "attributes": attributes, "topologyPolicies": []any{m.policyName()}}
 }
 
+// attribute returns an attribute of a node or zone in a NodeResourceTopology or CustomNodeResource.
 func attribute(name, value string) any { return map[string]any{"name": name, "value": value} }
 
 func zoneName(id int) string { return fmt.Sprintf("node-%d", id) }
 
+// nrt returns a zone of a NodeResourceTopology.
 func (z Zone) nrt() map[string]any {
 	out := map[string]any{"name": zoneName(z.ID), "type": "Node"}
 	var costs, resources, attributes []any

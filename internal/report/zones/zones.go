@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Node has the resources of a node, and how much of them is free.
+// Node has the resources of a node, and how much of each resource is free.
 type Node struct {
 	// Zones are the NUMA nodes in ascending order of id.
 	Zones []Zone
@@ -17,7 +17,7 @@ type Node struct {
 	Owners []Owner
 	// Pods are the names of the pods that have a sandbox.
 	Pods []Pod
-	// Granted has the pod that has a device, by the resource and the id of the device.
+	// Granted has the pod to which a device was given, by the resource and the id of the device.
 	Granted map[string]map[string]Pod
 	// ByKubelet means that the kubelet's CPU manager assigns CPUs instead of the agent.
 	ByKubelet bool
@@ -29,19 +29,19 @@ type Pod struct{ Namespace, Name, UID string }
 // Zone is a NUMA node.
 type Zone struct {
 	ID     int
-	Socket int    // socket of its first CPU; without CPUs, the socket of the nearest NUMA node with CPUs
+	Socket int    // the socket of the zone's first CPU; for a zone without CPUs, the socket of the nearest zone with CPUs
 	CPUs   string // the zone's CPUs, as a kernel list
-	// OwnedCPUs are its CPUs that containers own. SharedCPUs and ReclaimedCPUs are its CPUs in the default pools. All
-	// are kernel lists.
+	// OwnedCPUs are the zone's CPUs that containers own. SharedCPUs and ReclaimedCPUs are the zone's CPUs in the
+	// default pools. All three are kernel lists.
 	OwnedCPUs, SharedCPUs, ReclaimedCPUs string
-	// Memory is the kind of its memory if that is not DRAM, such as "HBM"; otherwise "".
+	// Memory is the kind of the zone's memory, such as "HBM"; "" for DRAM.
 	Memory string
-	// ReservedCPUs are its CPUs that no pod gets, as a kernel list.
+	// ReservedCPUs are the zone's CPUs that no pod gets, as a kernel list.
 	ReservedCPUs string
 	// Resources are sorted by name.
 	Resources []Resource
-	// Allocations are the amounts that pods have of the zone's resources, sorted by UID. Their sum is Allocatable minus
-	// Available, or more if the zone is overcommitted.
+	// Allocations are the amounts of the zone's resources that pods have, sorted by the UID of the pod. For each
+	// resource, their sum is Allocatable minus Available, or more if the zone is overcommitted.
 	Allocations []Allocation
 	// Costs are the distances to all zones, including this zone, in the order of the zones.
 	Costs []Cost
@@ -54,10 +54,10 @@ const (
 	HugePagesPrefix = "hugepages-" // followed by the size, such as 2Mi
 )
 
-// Resource is a resource of a zone. Its amounts are thousandths of a CPU, bytes, or numbers of devices.
+// Resource is a resource of a zone. The amounts are thousandths of a CPU, bytes, or numbers of devices.
 type Resource struct {
 	Name string
-	// Capacity is the whole amount. Allocatable is the part of it that pods can get. Available is the part of
+	// Capacity is the whole amount. Allocatable is the part of Capacity that pods can get. Available is the part of
 	// Allocatable that is still free.
 	Capacity, Allocatable, Available int64
 }
@@ -65,7 +65,7 @@ type Resource struct {
 // Cost is the distance to a zone. The distance of a zone to itself is 10.
 type Cost struct{ Zone, Value int }
 
-// CPU is the position of a CPU. Core is a number that is unique in the node.
+// CPU has the core, the socket and the NUMA node of a CPU. The number of the core is unique in the node.
 type CPU struct {
 	ID     int `json:"id"`
 	Core   int `json:"core"`
@@ -81,14 +81,14 @@ type Owner struct {
 	ByScheduler bool
 }
 
-// Allocation has the amounts of a zone that a pod has, by resource.
+// Allocation has the amounts of a zone's resources that a pod has, by the name of the resource.
 type Allocation struct {
 	Pod      Pod
 	Requests map[string]int64
 }
 
-// Allocate gives an amount of a resource to a pod: it subtracts the amount from Available, but not below 0, and adds it
-// to Allocations.
+// Allocate gives an amount of a resource to a pod. It subtracts the amount from Available, which does not become
+// negative, and adds the amount to Allocations.
 func (z *Zone) Allocate(pod Pod, name string, amount int64) {
 	if amount <= 0 {
 		return
@@ -110,7 +110,7 @@ func (z *Zone) recordAllocation(pod Pod, name string, amount int64) {
 	z.Allocations[i].Requests[name] += amount
 }
 
-// Resource returns a resource of the zone. Its amounts are 0 if the zone does not have it.
+// Resource returns a resource of the zone. All amounts are 0 if the zone does not have the resource.
 func (z *Zone) Resource(name string) Resource {
 	i := slices.IndexFunc(z.Resources, func(r Resource) bool { return r.Name == name })
 	if i < 0 {

@@ -25,7 +25,7 @@ const MaxSize = 1 << 20
 
 // File is a file of tests.
 type File struct {
-	Config config.Config // with the rules
+	Config config.Config // a configuration that has the rules
 	Cases  []Case
 	// NamespaceLabels are the labels of namespaces, by name.
 	NamespaceLabels map[string]map[string]string
@@ -36,31 +36,31 @@ type Case struct {
 	Name string `json:"name"`
 	// Pod is a Pod as kubectl prints it; apiVersion and kind may be missing.
 	Pod json.RawMessage `json:"pod"`
-	// Container is the name of the container; empty means the pod's only one.
+	// Container is the name of the tested container. It may be empty if the pod has only one container.
 	Container string `json:"container"`
 	Want      Want   `json:"want"`
 }
 
-// Want is the expected result. Missing fields are not compared, with one exception: the rules must not refuse a
-// container unless the case expects that.
+// Want is the expected result. Missing fields are not compared, with one exception: if Refused is missing, the rules
+// must not refuse the container.
 type Want struct {
 	// Matched are the names of the rules that match, in the order of the rules.
 	Matched *[]string `json:"matched"`
 	// Set are all values of the container, by field and key such as "env GOMAXPROCS".
 	Set *map[string]string `json:"set"`
-	// SetPod are all values of the pod's own cgroup.
+	// SetPod are all values of the pod's own cgroup, also by field and key.
 	SetPod *map[string]string `json:"setPod"`
-	// Class, Pool and NUMA are the pod's requests after all rules.
+	// Class, Pool and NUMA are what the pod requests after all rules have changed its requests.
 	Class *string `json:"class"`
 	Pool  *string `json:"pool"`
 	NUMA  *string `json:"numa"` // for example "bind nodes=0-1 even", in the order of the keys of rules
 	// Refused is a part of the message with which the rules refuse the container.
 	Refused string `json:"refused"`
-	// Problems has a part of each reported problem.
+	// Problems has one text for each reported problem: a part of the problem's reason.
 	Problems *[]string `json:"problems"`
 }
 
-// document is the form of a file.
+// document is a file of tests in the form in which it is written.
 type document struct {
 	APIVersion      string                       `json:"apiVersion"`
 	Kind            string                       `json:"kind"`
@@ -70,8 +70,9 @@ type document struct {
 	Cases           []Case                       `json:"cases"`
 }
 
-// Parse reads a file of tests. Its rules are in the file itself, or in the configuration that load reads from the
-// path in the file. Errors in rules have lines and columns.
+// Parse reads a file of tests. If the file has a key config, the rules are in another file, the configuration at that
+// path, which Parse reads with load. Otherwise the rules are in the file of tests. Errors in rules have lines and
+// columns.
 func Parse(name string, text []byte, load func(path string) (config.Config, error)) (*File, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%s: is larger than %d bytes", name, MaxSize)
@@ -86,7 +87,7 @@ func Parse(name string, text []byte, load func(path string) (config.Config, erro
 	}
 	switch {
 	case (d.Config == "") == (len(d.Rules) == 0):
-		return nil, fmt.Errorf("%s: give either rules, or the path of a configuration as config", name)
+		return nil, fmt.Errorf("%s: give either rules, or config with the path of a configuration file", name)
 	case len(d.Cases) == 0:
 		return nil, fmt.Errorf("%s: has no cases", name)
 	}
@@ -103,6 +104,7 @@ func Parse(name string, text []byte, load func(path string) (config.Config, erro
 	return f, f.check(name)
 }
 
+// check returns the errors in the cases. The parameter name is the name of the file.
 func (f *File) check(name string) error {
 	seen := map[string]bool{}
 	var errs []error
@@ -121,8 +123,8 @@ func (f *File) check(name string) error {
 	return errors.Join(errs...)
 }
 
-// parseRules parses the rules in a file of tests as a configuration. It empties all lines that are not about rules, so
-// that errors have the line numbers of the file.
+// parseRules parses the rules in a file of tests as a configuration. Before that, it removes the text of all lines that
+// are not about rules, but keeps the empty lines. So errors have the line numbers of the file.
 func parseRules(name string, text []byte) (config.Config, error) {
 	var root yamlv3.Node
 	if err := yamlv3.Unmarshal(text, &root); err != nil || len(root.Content) != 1 {
@@ -130,7 +132,7 @@ func parseRules(name string, text []byte) (config.Config, error) {
 	}
 	top := root.Content[0]
 	if top.Kind != yamlv3.MappingNode || top.Style&yamlv3.FlowStyle != 0 {
-		return config.Config{}, fmt.Errorf("%s: want each key of the file on lines of its own", name)
+		return config.Config{}, fmt.Errorf("%s: want each top-level key of the file on lines of its own", name)
 	}
 	lines := bytes.Split(text, []byte("\n"))
 	for i := 0; i+1 < len(top.Content); i += 2 {
@@ -148,6 +150,7 @@ func parseRules(name string, text []byte) (config.Config, error) {
 			}
 		}
 	}
-	lines = append(lines, []byte("cluster: {enabled: true}")) // the labels of namespaces come from the file
+	// Rules that read labels of namespaces are valid only with this key. The tests take the labels from the file.
+	lines = append(lines, []byte("cluster: {enabled: true}"))
 	return config.Parse(name, bytes.Join(lines, []byte("\n")))
 }

@@ -20,14 +20,14 @@ import (
 
 // outcome is the effect of rules on a container.
 type outcome struct {
-	matched           []string
-	set, setPod       map[string]string
-	class, pool, numa string
-	refusal           string // the reason why the container is refused; "" if it is not
-	problems          []string
+	matched           []string          // the names of the rules that match
+	set, setPod       map[string]string // the values of the container and of its pod, by field and key
+	class, pool, numa string            // what the pod requests after all rules
+	refusal           string            // the reason why the container is refused; "" if it is not refused
+	problems          []string          // the reasons of the reported problems
 }
 
-// subject is the pod and container of a case.
+// subject is the pod and the container of a case.
 type subject struct {
 	pod       *lifecycle.Pod
 	spec      *lifecycle.PodSpec
@@ -35,11 +35,11 @@ type subject struct {
 	image     string
 }
 
-// subject reads the pod of a case.
+// subject reads the pod of a case, and finds the case's container in the pod.
 func (c *Case) subject() (s subject, err error) {
 	var raw map[string]any
 	if err := json.Unmarshal(c.Pod, &raw); err != nil || raw == nil {
-		return s, errors.New("pod: want a Pod, as kubectl prints it")
+		return s, errors.New("pod: want a Pod in the form that 'kubectl get pod -o yaml' prints")
 	}
 	for key, usual := range map[string]string{"apiVersion": "v1", "kind": "Pod"} {
 		if raw[key] == nil {
@@ -66,8 +66,8 @@ func (c *Case) subject() (s subject, err error) {
 	return s, s.chooseContainer(c, text)
 }
 
-// chooseContainer finds the container of a case. It also reads from the manifest the RuntimeClass of the pod and the
-// image of the container, which s.spec lacks.
+// chooseContainer finds the container of a case. It also reads two facts from the manifest that s.spec lacks: the
+// RuntimeClass of the pod, and the image of the container.
 func (s *subject) chooseContainer(c *Case, manifest []byte) error {
 	var more struct {
 		Spec struct {
@@ -100,7 +100,7 @@ func (s *subject) chooseContainer(c *Case, manifest []byte) error {
 	return nil
 }
 
-// cgroupOf returns a cgroup path for a pod with this QoS class. The agent reads the QoS class from that path.
+// cgroupOf returns a cgroup path for a pod with the given QoS class. The agent reads the QoS class from this path.
 func cgroupOf(qos string) string {
 	if qos == "Guaranteed" {
 		return "/kubepods/podtested"
@@ -108,7 +108,8 @@ func cgroupOf(qos string) string {
 	return "/kubepods/" + strings.ToLower(qos) + "/podtested"
 }
 
-// simulate runs the decisions of the agent for the creation of the pod and then of the container, on an empty node.
+// simulate makes the agent's decisions for the creation of the pod and then of the container, on a node without other
+// pods.
 func simulate(state *engine.State, s subject) outcome {
 	o := outcome{set: map[string]string{}, setPod: map[string]string{}}
 	matched := map[string]bool{}
@@ -147,7 +148,7 @@ func simulate(state *engine.State, s subject) outcome {
 	return o
 }
 
-// numaText describes a binding to NUMA nodes with the keys of rules.
+// numaText describes a binding to NUMA nodes with the names of the keys that a rule has for it.
 func numaText(b intent.NUMABinding) string {
 	words := []string{"bind"}
 	if b.Count > 0 {

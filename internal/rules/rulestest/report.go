@@ -11,14 +11,14 @@ import (
 // Result is the result of one case.
 type Result struct {
 	Name string `json:"name"`
-	// Differences are the differences from the expected result; none if the case passes.
+	// Differences are the differences from the expected result. The case fails if there is one.
 	Differences []Difference `json:"differences,omitempty"`
-	// Error is the reason why the case could not run.
+	// Error is the reason why the case could not run; "" if it ran.
 	Error string `json:"error,omitempty"`
 }
 
-// Difference is one unexpected value. What names the key of the expected result, such as "set env GOMAXPROCS". An
-// empty text means that there is no value.
+// Difference is one unexpected value. The field What is the key in the expected result, such as "set env GOMAXPROCS".
+// The fields Want and Got are empty if there is no such value.
 type Difference struct {
 	What string `json:"what"`
 	Want string `json:"want"`
@@ -30,7 +30,7 @@ type Report struct {
 	Cases []Result `json:"cases"`
 	// Rules counts in how many cases each rule matches, in the order of the rules.
 	Rules []RuleCount `json:"rules"`
-	// Failed counts the cases that do not pass.
+	// Failed counts the cases that ran and have a difference.
 	Failed int `json:"failed"`
 	// NotRun counts the cases that could not run.
 	NotRun int `json:"wrong"`
@@ -42,7 +42,8 @@ type RuleCount struct {
 	Cases int    `json:"cases"`
 }
 
-// Run runs each case on an empty node. The policy of that node has the rules of f.Config.
+// Run runs each case on a new node without pods, which the function node makes. The policy of the node must have the
+// rules of f.Config.
 func (f *File) Run(node func() *engine.State) Report {
 	var report Report
 	count := map[string]int{}
@@ -83,13 +84,13 @@ func (w Want) compare(got outcome) (all []Difference) {
 	}
 	all = append(all, compareSets("set", w.Set, got.set)...)
 	all = append(all, compareSets("setPod", w.SetPod, got.setPod)...)
-	for _, wish := range []struct {
-		what string
+	for _, field := range []struct {
+		key  string
 		want *string
 		got  string
 	}{{"class", w.Class, got.class}, {"pool", w.Pool, got.pool}, {"numa", w.NUMA, got.numa}} {
-		if wish.want != nil {
-			differ(wish.what, *wish.want, wish.got)
+		if field.want != nil {
+			differ(field.key, *field.want, field.got)
 		}
 	}
 	if (w.Refused == "") != (got.refusal == "") || !strings.Contains(got.refusal, w.Refused) {
@@ -101,7 +102,8 @@ func (w Want) compare(got outcome) (all []Difference) {
 	return all
 }
 
-func compareSets(what string, want *map[string]string, got map[string]string) (all []Difference) {
+// compareSets returns the differences between two sets of values. The parameter key is the key of the set in Want.
+func compareSets(key string, want *map[string]string, got map[string]string) (all []Difference) {
 	if want == nil {
 		return nil
 	}
@@ -111,13 +113,13 @@ func compareSets(what string, want *map[string]string, got map[string]string) (a
 		w, wanted := (*want)[name]
 		g, has := got[name]
 		if w != g || wanted != has {
-			all = append(all, Difference{what + " " + name, displayValue(w, wanted), displayValue(g, has)})
+			all = append(all, Difference{key + " " + name, displayValue(w, wanted), displayValue(g, has)})
 		}
 	}
 	return all
 }
 
-// displayValue returns a value as users see it. It quotes an empty value, which users could read as "no value".
+// displayValue returns a value for users. It returns "" if there is no value, and two quotes if the value is empty.
 func displayValue(value string, has bool) string {
 	if has && value == "" {
 		return `""`
@@ -125,7 +127,8 @@ func displayValue(value string, has bool) string {
 	return value
 }
 
-// compareProblems matches each expected part with one problem that contains it, and returns what remains on both sides.
+// compareProblems looks for one problem that contains each expected text. It returns the expected texts without such a
+// problem, and the problems without such a text.
 func compareProblems(want, got []string) (all []Difference) {
 	left := slices.Clone(got)
 	for _, part := range want {

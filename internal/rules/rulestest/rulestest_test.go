@@ -92,7 +92,7 @@ cases:
 			{Name: "none differs"},
 			{Name: "no such container", Error: `container: the pod has no container named "x"`},
 			{Name: "two containers", Error: "container: the pod has 2 containers: name one of them"},
-			{Name: "no pod", Error: "pod: it has no pod or workload, only 1 Service; name a file with a pod"},
+			{Name: "no pod", Error: "pod: the manifest has no pod or workload, only 1 Service; name a file with a pod"},
 		},
 		Rules: []rulestest.RuleCount{{Name: "one", Cases: 2}, {Name: "two", Cases: 2}, {Name: "never"}}, Failed: 1, NotRun: 3,
 	}

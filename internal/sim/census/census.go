@@ -41,6 +41,7 @@ type visited struct {
 	kind    reflect.Type
 }
 
+// walker counts entries. The map seen has what was counted, so that nothing is counted twice.
 type walker struct {
 	count Count
 	skip  []string

@@ -1,5 +1,6 @@
 // Package clock has a clock for tests. A test can step the wall clock, as NTP or an administrator does, while the
-// monotonic clock continues. Now returns times with both readings, as time.Now does. The clock has no timers.
+// monotonic clock continues. Now returns times with the readings of both clocks, as time.Now does. The clock has no
+// timers.
 package clock
 
 import (
@@ -11,14 +12,14 @@ import (
 // Clock is a wall clock and a monotonic clock. Its methods are safe for concurrent use.
 type Clock struct {
 	source func() time.Time
-	start  time.Time
+	start  time.Time // the time of source when the clock was made
 
 	mu       sync.Mutex
 	step     time.Duration // the sum of the steps of the wall clock
-	advanced time.Duration // the sum of the calls of Advance
+	advanced time.Duration // the sum of the durations passed to Advance
 }
 
-// New returns a clock that runs like source. source is time.Now, or returns a constant time.
+// New returns a clock that runs like source. The function source is time.Now, or it always returns the same time.
 func New(source func() time.Time) *Clock { return &Clock{source: source, start: source()} }
 
 // Now returns the current time, with the readings of both clocks.
@@ -26,7 +27,7 @@ func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	passed := c.source().Sub(c.start) + c.advanced
-	return timeWithReadings(c.start.Add(passed+c.step), time.Hour+passed)
+	return timeWithReadings(c.start.Add(passed+c.step), time.Hour+passed) // the monotonic clock starts at one hour
 }
 
 // Step sets the wall clock forward by d, or back if d is negative. The monotonic clock does not change.
@@ -58,7 +59,7 @@ func timeWithReadings(wall time.Time, mono time.Duration) time.Time {
 	raw := (*struct {
 		wall uint64
 		ext  int64
-	})(unsafe.Pointer(&t)) //nolint:gosec // a test kit: see the layout above
+	})(unsafe.Pointer(&t)) //nolint:gosec // only for tests; the constants above describe the layout
 	raw.wall = hasMonotonic | uint64(wall.Unix()+since1885)<<30 | uint64(wall.Nanosecond())
 	raw.ext = int64(mono)
 	return t

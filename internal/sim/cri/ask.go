@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim"
 )
 
-// ListPodSandbox lists the pods that match the filter by id and state.
+// ListPodSandbox lists the pods that match the filter's id and state.
 func (f *Server) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	out := &cri.ListPodSandboxResponse{}
 	for _, p := range f.runtime.Sandboxes() {
@@ -30,7 +30,7 @@ func (f *Server) ListPodSandbox(_ context.Context, q *cri.ListPodSandboxRequest)
 	return out, nil
 }
 
-// ListContainers lists the containers that match the filter by id, pod and state.
+// ListContainers lists the containers that match the filter's id, pod and state.
 func (f *Server) ListContainers(_ context.Context, q *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	f.listCalls.Add(1)
 	out := &cri.ListContainersResponse{}
@@ -41,8 +41,8 @@ func (f *Server) ListContainers(_ context.Context, q *cri.ListContainersRequest)
 			continue
 		}
 		out.Containers = append(out.Containers, &cri.Container{
-			Id: c.ID, PodSandboxId: c.Pod, Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, Image: &cri.ImageSpec{Image: imageName}, ImageRef: imageName,
-			State: criState[c.State], CreatedAt: f.createdAt(c.ID, c.Number), Labels: labelsOf(&c), Annotations: maps.Clone(c.Asked.Annotations),
+			Id: c.ID, PodSandboxId: c.Pod, Metadata: &cri.ContainerMetadata{Name: c.Request.Name}, Image: &cri.ImageSpec{Image: imageName}, ImageRef: imageName,
+			State: criState[c.State], CreatedAt: f.createdAt(c.ID, c.Number), Labels: labelsOf(&c), Annotations: maps.Clone(c.Request.Annotations),
 		})
 	}
 	return out, nil
@@ -55,13 +55,13 @@ var criState = map[string]cri.ContainerState{
 	"created": cri.ContainerState_CONTAINER_CREATED, "running": cri.ContainerState_CONTAINER_RUNNING, "stopped": cri.ContainerState_CONTAINER_EXITED,
 }
 
-// labelsOf returns the labels of a container, with those that a kubelet sets.
+// labelsOf returns the labels of a container: the requested labels, and the labels that a kubelet adds.
 func labelsOf(c *sim.ContainerInfo) map[string]string {
 	namespace, pod, name := c.Ref.Names()
 	labels := map[string]string{
 		"io.kubernetes.container.name": name, "io.kubernetes.pod.name": pod, "io.kubernetes.pod.namespace": namespace,
 	}
-	maps.Copy(labels, c.Asked.Labels)
+	maps.Copy(labels, c.Request.Labels)
 	return labels
 }
 
@@ -92,8 +92,8 @@ func (f *Server) sandbox(id string) (*sim.Sandbox, error) {
 	return nil, status.Errorf(codes.NotFound, "an error occurred when try to find sandbox %q: not found", id)
 }
 
-// PodSandboxStatus reports the status of a pod. A verbose status has in "info" the pod's configuration and runtime
-// spec, like containerd, or only the runtime spec, like CRI-O.
+// PodSandboxStatus reports the status of a pod. In a verbose status, "info" has the pod's runtime spec. As in
+// containerd, it also has the pod's configuration, but not if the runtime imitates CRI-O.
 func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
@@ -128,8 +128,8 @@ func (f *Server) ContainerStatus(_ context.Context, q *cri.ContainerStatusReques
 	var err error
 	found := f.runtime.ViewContainer(q.GetContainerId(), func(c sim.ContainerInfo, spec *specs.Spec) {
 		out.Status = &cri.ContainerStatus{
-			Id: c.ID, Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, State: criState[c.State], CreatedAt: f.createdAt(c.ID, c.Number),
-			Image: &cri.ImageSpec{Image: imageName}, ImageRef: imageName, Labels: labelsOf(&c), Annotations: maps.Clone(c.Asked.Annotations),
+			Id: c.ID, Metadata: &cri.ContainerMetadata{Name: c.Request.Name}, State: criState[c.State], CreatedAt: f.createdAt(c.ID, c.Number),
+			Image: &cri.ImageSpec{Image: imageName}, ImageRef: imageName, Labels: labelsOf(&c), Annotations: maps.Clone(c.Request.Annotations),
 		}
 		if c.State == "running" {
 			out.Status.StartedAt = out.Status.CreatedAt + 1
@@ -173,14 +173,14 @@ func sandboxInfo(p *sim.Sandbox) (string, error) {
 	return string(info), err
 }
 
-// verboseInfo returns the "info" of a container as containerd 1.6 to 2.x reports it (container_status.go), or as CRI-O
-// does, without a configuration.
+// verboseInfo returns the "info" of a container as containerd 1.6 to 2.x reports it (container_status.go). If the
+// runtime imitates CRI-O, "info" has no configuration.
 func (f *Server) verboseInfo(c *sim.ContainerInfo, spec *specs.Spec) map[string]any {
 	if f.runtime.Kind().StatusHasNoConfig() {
 		return map[string]any{"sandboxID": c.Pod, "pid": c.PID, "privileged": false, "runtimeSpec": spec}
 	}
 	config := &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: c.Asked.Name}, Labels: c.Asked.Labels, Annotations: c.Asked.Annotations, Args: c.Asked.Args,
+		Metadata: &cri.ContainerMetadata{Name: c.Request.Name}, Labels: c.Request.Labels, Annotations: c.Request.Annotations, Args: c.Request.Args,
 	}
 	for _, name := range c.CDI {
 		config.CDIDevices = append(config.CDIDevices, &cri.CDIDevice{Name: name})

@@ -14,7 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// RunPodSandbox runs a pod. It also makes the pod's cgroup, which a real kubelet makes before.
+// RunPodSandbox runs a pod. It also makes the pod's cgroup; a real kubelet makes the cgroup before this call.
 func (f *Server) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest) (*cri.RunPodSandboxResponse, error) {
 	c := q.GetConfig()
 	pod := scenario.Pod{
@@ -42,7 +42,7 @@ func (f *Server) RunPodSandbox(ctx context.Context, q *cri.RunPodSandboxRequest)
 			return &cri.RunPodSandboxResponse{PodSandboxId: p.ID}, nil
 		}
 	}
-	return nil, status.Errorf(codes.NotFound, "pod %s ended at once", ref)
+	return nil, status.Errorf(codes.NotFound, "pod %s was removed during its creation", ref)
 }
 
 // StopPodSandbox stops a pod and its containers. It returns no error for an unknown pod.
@@ -63,24 +63,24 @@ func (f *Server) StopPodSandbox(ctx context.Context, q *cri.StopPodSandboxReques
 	return &cri.StopPodSandboxResponse{}, nil
 }
 
-// RemovePodSandbox removes a pod and its containers. It also removes the pod's cgroup, which a real kubelet removes
-// afterwards.
+// RemovePodSandbox removes a pod and its containers. It also removes the pod's cgroup; a real kubelet removes the
+// cgroup after this call.
 func (f *Server) RemovePodSandbox(ctx context.Context, q *cri.RemovePodSandboxRequest) (*cri.RemovePodSandboxResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {
 		return &cri.RemovePodSandboxResponse{}, nil //nolint:nilerr // idempotent, as in containerd
 	}
-	var had []sim.ContainerInfo
+	var removed []sim.ContainerInfo
 	for _, c := range f.runtime.Containers() {
 		if c.Pod == p.ID {
-			had = append(had, c)
+			removed = append(removed, c)
 		}
 	}
 	if err := f.runtime.RemovePodSandbox(ctx, p.Ref); err != nil {
 		return nil, err
 	}
 	p.Stopped = true
-	for _, c := range had {
+	for _, c := range removed {
 		f.notify(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.ID, p)
 	}
 	f.notify(cri.ContainerEventType_CONTAINER_DELETED_EVENT, p.ID, p)
@@ -105,11 +105,11 @@ func (f *Server) CreateContainer(ctx context.Context, q *cri.CreateContainerRequ
 			return &cri.CreateContainerResponse{ContainerId: c.ID}, nil
 		}
 	}
-	return nil, status.Errorf(codes.NotFound, "container %s ended at once", request.Name)
+	return nil, status.Errorf(codes.NotFound, "container %s was removed during its creation", request.Name)
 }
 
-// requestOf converts a container's configuration. It does not check whether the node has the cgroup files in unified.
-// If the node lacks such a file, the start of the container fails, as with runc.
+// requestOf converts the configuration of a container to a request. It does not check whether the node has the cgroup
+// files that the field unified names. If the node lacks such a file, the start of the container fails, as with runc.
 func requestOf(c *cri.ContainerConfig) sim.Request {
 	res := c.GetLinux().GetResources()
 	q := sim.Request{Container: scenario.Container{

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// nonZero converts a number of the CRI, in which 0 means unset, to a pointer.
+// nonZero converts a number of the CRI to a pointer. It returns nil for 0, because 0 means unset in the CRI.
 func nonZero[T int64 | uint64](v int64) *T {
 	if v == 0 {
 		return nil
@@ -52,7 +52,7 @@ func AsCRI(r scenario.Resources) *cri.LinuxContainerResources {
 	return out
 }
 
-// nriResources converts an update of resources to NRI's form. Fields that are 0 or empty are not set.
+// nriResources converts the resources of a request to NRI's form. It does not set fields that are 0 or empty.
 func nriResources(r *cri.LinuxContainerResources) *api.LinuxResources {
 	out := &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: r.GetCpusetCpus(), Mems: r.GetCpusetMems()}, Memory: &api.LinuxMemory{}}
 	out.Cpu.Shares = api.UInt64(nonZero[uint64](r.GetCpuShares()))
@@ -66,7 +66,7 @@ func nriResources(r *cri.LinuxContainerResources) *api.LinuxResources {
 	return out
 }
 
-// statusResources returns the resources of a container as its status reports them since containerd 2.0.
+// statusResources returns the resources in a container's status. containerd reports them since 2.0.
 func statusResources(s *specs.Spec) *cri.LinuxContainerResources {
 	out, r := &cri.LinuxContainerResources{}, s.Linux.Resources
 	if c := r.CPU; c != nil {
@@ -86,6 +86,7 @@ func statusResources(s *specs.Spec) *cri.LinuxContainerResources {
 	return out
 }
 
+// valueOrZero returns the value of a pointer; zero for nil.
 func valueOrZero[T any](p *T) T {
 	if p == nil {
 		var zero T

@@ -24,10 +24,11 @@ import (
 // Options are the options of a server.
 type Options struct {
 	Socket string
-	// Version is the version that the server reports; "" for that of the runtime's Kind, or "v2.1.0". If it is a
-	// version of containerd before 2.0, a status has no resources. If it is 1.6, there are no events.
+	// Version is the runtime version that the server reports. "" means the version of the runtime's Kind or, if the
+	// Kind has none, "v2.1.0". As in containerd, the status of a container has resources only since 2.0, and version
+	// 1.6 has no GetContainerEvents.
 	Version string
-	// Received is called with each request, before it is handled; nil for none.
+	// Received is called with each request, before the server handles the request; nil for no call.
 	Received func(method string, request any)
 }
 
@@ -39,12 +40,12 @@ type Server struct {
 	opts           Options
 	server         *grpc.Server
 	serveGoroutine sync.WaitGroup
-	listCalls      atomic.Int64
-	updateCalls    atomic.Int64
+	listCalls      atomic.Int64 // the number of calls of ListContainers
+	updateCalls    atomic.Int64 // the number of calls of UpdateContainerResources
 
 	mu            sync.Mutex
-	creationTimes map[string]int64 // creation times in ns since 1970, by the id of the pod or container
-	listeners     map[chan *cri.ContainerEventResponse]bool
+	creationTimes map[string]int64                          // creation times in ns since 1970, by the id of the pod or container
+	listeners     map[chan *cri.ContainerEventResponse]bool // the queues of the present calls of GetContainerEvents
 }
 
 // Serve serves the CRI of a runtime at a socket. The caller must close the server.
@@ -77,19 +78,19 @@ func (f *Server) reportRequest(ctx context.Context, request any, info *grpc.Unar
 	return handle(ctx, request)
 }
 
-// Close removes the socket and closes all connections, like the end of a runtime.
+// Close removes the socket and closes all connections, as when a runtime ends.
 func (f *Server) Close() {
 	f.server.Stop()
 	f.serveGoroutine.Wait()
 }
 
-// Lists returns the number of calls that list containers.
-func (f *Server) Lists() int64 { return f.listCalls.Load() }
+// ListCalls returns the number of calls of ListContainers so far.
+func (f *Server) ListCalls() int64 { return f.listCalls.Load() }
 
-// Updates returns the number of calls that update resources.
-func (f *Server) Updates() int64 { return f.updateCalls.Load() }
+// UpdateCalls returns the number of calls of UpdateContainerResources so far.
+func (f *Server) UpdateCalls() int64 { return f.updateCalls.Load() }
 
-// sendsEvents reports whether a runtime of this version sends events.
+// sendsEvents reports whether a runtime of this version has GetContainerEvents.
 func (f *Server) sendsEvents() bool {
 	return !strings.HasPrefix(strings.TrimPrefix(f.opts.Version, "v"), "1.6")
 }
@@ -109,6 +110,8 @@ func (f *Server) setCreationTime(id string) {
 	f.creationTimes[id] = time.Now().UnixNano()
 }
 
+// createdAt returns the creation time of a pod or container in ns since 1970. If the object was not created over the
+// CRI, its time is made from its number in the order of creation.
 func (f *Server) createdAt(id string, number int) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,7 +136,7 @@ func (f *Server) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespons
 // maxQueuedEvents is the number of events that may wait for a listener. As in containerd, further events are lost.
 const maxQueuedEvents = 1000
 
-// GetContainerEvents streams to each caller all events that follow its call.
+// GetContainerEvents streams to the caller all events that happen after the call.
 func (f *Server) GetContainerEvents(_ *cri.GetEventsRequest, to cri.RuntimeService_GetContainerEventsServer) error {
 	if !f.sendsEvents() {
 		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents")
@@ -172,7 +175,7 @@ func (f *Server) notify(kind cri.ContainerEventType, id string, p *sim.Sandbox) 
 	for l := range f.listeners {
 		select {
 		case l <- e:
-		default:
+		default: // the queue of the listener is full, so the listener does not get the event
 		}
 	}
 }

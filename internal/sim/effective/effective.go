@@ -1,5 +1,5 @@
-// Package effective reads the effective state of a container from its cgroup files and its OCI spec. It parses the
-// files with its own code, so that it does not share the errors of the code under test.
+// Package effective reads the effective state of a container from its cgroup files and its OCI spec. The package parses
+// the files with its own code, so that it does not have the same errors as the code under test.
 package effective
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Unlimited is the quota or memory limit of a cgroup that has none.
+// Unlimited is the value of State.Quota and State.Memory if the cgroup has no limit.
 const Unlimited = -1
 
 // State is the effective state of a container, or of a pod's cgroup.
@@ -23,17 +23,17 @@ type State struct {
 	Mems string // the effective memory nodes, as a kernel list
 	// Shares are the CPU shares in cgroup version 1, and the weight in version 2.
 	Shares  uint64
-	V2      bool
-	Quota   int64 // µs per Period, or Unlimited
-	Period  int64 // µs
-	Memory  int64 // bytes, or Unlimited
-	Env     map[string]string
+	V2      bool              // the state is from cgroup version 2
+	Quota   int64             // µs per Period, or Unlimited
+	Period  int64             // µs
+	Memory  int64             // bytes, or Unlimited
+	Env     map[string]string // values by the name of the environment variable
 	Mounts  map[string]string // sources by destination
-	Devices []string
-	CDI     []string // the names of its CDI devices; set by the caller
-	BlockIO string   // the block I/O class; set by the caller
-	// RDTClass is the RDT class that it got at its creation. RDTGroup is the resctrl group of its threads. The caller
-	// sets both.
+	Devices []string          // paths of device nodes
+	CDI     []string          // names of the container's CDI devices; set by the caller
+	BlockIO string            // block I/O class; set by the caller
+	// RDTClass is the RDT class that the container got at its creation. RDTGroup is the resctrl group of the container's
+	// threads. The caller sets both.
 	RDTClass, RDTGroup string
 	Cookie             uint64 // the core scheduling cookie; set by the caller
 	OOM                int    // oom_score_adj
@@ -47,14 +47,14 @@ type Files interface {
 	ReadFile(path string) ([]byte, error)
 }
 
-// Weight converts CPU shares to a weight of cgroup version 2 by the linear formula of Kubernetes' KEP-2254: 2 is 1,
-// 1024 is 39, 262144 is 10000. Newer versions of runc use another formula.
+// Weight converts CPU shares to a weight of cgroup version 2 by the linear formula of Kubernetes' KEP-2254: 2 shares
+// are weight 1, 1024 shares are 39, 262144 shares are 10000. Newer versions of runc use another formula.
 func Weight(shares uint64) uint64 {
 	shares = min(max(shares, 2), 262144)
 	return 1 + (shares-2)*9999/262142
 }
 
-// HasShares reports whether the state corresponds to CPU shares.
+// HasShares reports whether the state has the given CPU shares or, in version 2, the weight for these shares.
 func (s State) HasShares(want uint64) bool {
 	if s.V2 {
 		return s.Shares == Weight(want)
@@ -62,8 +62,8 @@ func (s State) HasShares(want uint64) bool {
 	return s.Shares == want
 }
 
-// ReadCgroup reads the state of a cgroup. dir is its path below the hierarchy of each controller in version 1, and
-// below the only hierarchy in version 2.
+// ReadCgroup reads the state of a cgroup. The parameter dir is the cgroup's path below the hierarchy of each controller
+// in version 1, and below the only hierarchy in version 2.
 func ReadCgroup(files Files, v2 bool, dir string) (State, error) {
 	r := reader{files: files, dir: dir, v2: v2}
 	s := State{V2: v2}
@@ -111,7 +111,7 @@ func (r *reader) keepFirstError(err error) {
 	}
 }
 
-// firstExisting reads the first of the files that exists, because older kernels lack some of them.
+// firstExisting returns the text of the first file in the list that exists. Older kernels lack some of the files.
 func (r *reader) firstExisting(controller string, names ...string) string {
 	var errs []error
 	for _, n := range names {
@@ -205,7 +205,7 @@ func (s State) WithSpec(spec *specs.Spec) State {
 	return s
 }
 
-// PlannedState returns the state that a container with a spec would have after its start. CPUs, Mems, Shares and
+// PlannedState returns the state that a container with the given OCI spec has after its start. CPUs, Mems, Shares and
 // Period are empty if the spec does not set them.
 func PlannedState(spec *specs.Spec, v2 bool) State {
 	s := State{V2: v2, Quota: Unlimited, Memory: Unlimited}
@@ -233,7 +233,7 @@ func PlannedState(spec *specs.Spec, v2 bool) State {
 	return s.WithSpec(spec)
 }
 
-// AddedEnv returns the environment variables, as NAME=value, that are missing in before or have another value there.
+// AddedEnv returns the environment variables of s, as NAME=value, that the map before lacks or has with another value.
 func (s State) AddedEnv(before map[string]string) []string {
 	var added []string
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {

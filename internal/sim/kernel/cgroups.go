@@ -13,9 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// Cgroups is a cgroup tree in memory. Its files behave like those of the kernel. The test in test/kernel/script
-// compares them with recordings of the kernels 6.1 (versions 1 and 2) and 6.12 (version 2). The file known.go of the
-// test lists the intended differences with their reasons.
+// Cgroups is a cgroup tree in memory. The files of the tree behave like the files of the kernel. The test in
+// test/kernel/script compares the files with recordings of the kernels 6.1 (versions 1 and 2) and 6.12 (version 2). The
+// file known.go of the test lists the intended differences with their reasons.
 //
 // Cgroups does not simulate real-time scheduling. It simulates reclaim and swap only for writes to memory.reclaim with
 // memory tiers (SetTiers).
@@ -26,7 +26,7 @@ type Cgroups struct {
 
 	mu            sync.Mutex
 	root          *group
-	possible      cgroup.IDs
+	possible      cgroup.IDs      // the possible CPUs: the online CPUs, and the CPUs that SetOnline can bring online
 	created       int             // the number of cgroups that were made so far
 	release       [2]int          // the major and minor number of the kernel's release
 	devices       map[string]bool // the block devices, as "major:minor"
@@ -34,10 +34,10 @@ type Cgroups struct {
 	hasPartitions bool            // a write has requested a partition; until then there can be no remote partitions
 	tasksByPID    map[int]*task
 	tiers         tiers
-	onWrite       func(path, value string)
+	onWrite       func(path, value string) // the function of OnWrite; may be nil
 	// listeners is replaced and never modified, so that a goroutine can read a copy without the lock.
 	listeners  []*listener
-	writeFault func(path, value string) error
+	writeFault func(path, value string) error // the function of FailWrites; may be nil
 }
 
 // group is one cgroup, in all controllers.
@@ -49,8 +49,8 @@ type group struct {
 	uniqueNumber int // the thread ids that showThreads invents contain this number
 
 	// The fields of version 2.
-	childControllers map[string]bool // the controllers that it enables for its children
-	threaded         bool
+	childControllers map[string]bool // the controllers in cgroup.subtree_control: they are enabled for the children
+	threaded         bool            // cgroup.type is "threaded"
 	partition        partition
 
 	cpuState
@@ -60,7 +60,7 @@ type group struct {
 }
 
 // NewCgroups makes a tree that has only the root, on a machine with the given online CPUs and memory nodes (kernel
-// lists). In version 2 the root enables all controllers for its children, like systemd and runtimes do.
+// lists). In version 2, the root enables all controllers for its children, because systemd and runtimes do this.
 func NewCgroups(version cgroup.Version, cpus, mems string) (*Cgroups, error) {
 	c, errC := cgroup.ParseIDs(cpus)
 	m, errM := cgroup.ParseIDs(mems)
@@ -79,6 +79,7 @@ func NewCgroups(version cgroup.Version, cpus, mems string) (*Cgroups, error) {
 	return f, nil
 }
 
+// newGroup returns a cgroup with the values of a new cgroup. The caller adds it to the parent's children.
 func (f *Cgroups) newGroup(parent *group, name string) *group {
 	g := &group{parent: parent, name: name, children: map[string]*group{}, childControllers: map[string]bool{}}
 	f.created++
@@ -92,7 +93,7 @@ func (f *Cgroups) newGroup(parent *group, name string) *group {
 	return g
 }
 
-// resetController sets the values of a cgroup in a controller to those of a new cgroup.
+// resetController sets a cgroup's values in a controller to the values of a new cgroup.
 func (f *Cgroups) resetController(g *group, controller string) {
 	switch controller {
 	case "cpu":
@@ -101,13 +102,14 @@ func (f *Cgroups) resetController(g *group, controller string) {
 		g.cpusetState, g.partition = cpusetState{schedLoadBalance: true, relaxDomainLevel: -1}, partition{}
 	case "memory":
 		n := cgroup.UnlimitedBytes()
-		// The memory in use does not change.
+		// The memory in use stays the same.
 		g.memoryState = memoryState{limit: n, swap: n, high: n, swapHigh: n, softLimit: n, swappiness: 60, usage: g.usage, memoryOnNodes: g.memoryOnNodes}
 	default:
 		g.resetOther(controller)
 	}
 }
 
+// defaultShares returns the cpu.shares (version 1) or the cpu.weight (version 2) of a new cgroup.
 func (f *Cgroups) defaultShares() int64 {
 	if f.version == cgroup.V1 {
 		return 1024
@@ -132,7 +134,7 @@ func (f *Cgroups) SetRelease(release string) error {
 	return nil
 }
 
-// AddDevice adds a block device by its number, such as "254:0".
+// AddDevice adds a block device to the machine. number has the device's major and minor number, such as "254:0".
 func (f *Cgroups) AddDevice(number string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,23 +165,24 @@ func (f *Cgroups) AddOptionalFiles(files ...string) error {
 	return nil
 }
 
-// OnWrite sets a function that is called after each accepted write. It is called without the lock, so it may read the
-// tree and be called concurrently.
+// OnWrite sets a function that is called after each accepted write. Cgroups does not hold its lock during the call. So
+// the function may read the tree, and several goroutines may call it concurrently.
 func (f *Cgroups) OnWrite(call func(path, value string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.onWrite = call
 }
 
-// FailWrites sets a function that is called before each write. If it returns an error, the write fails with that error.
+// FailWrites sets a function that is called before each write. If the function returns an error, the write fails with
+// this error.
 func (f *Cgroups) FailWrites(call func(path, value string) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.writeFault = call
 }
 
-// Mkdir makes a cgroup like mkdir(2), in version 1 in the hierarchies of all controllers. A new cpuset of version 1 is
-// empty unless the parent's cgroup.clone_children is 1.
+// Mkdir makes a cgroup like mkdir(2), in version 1 in the hierarchies of all controllers. In version 1, the new cpuset
+// has no CPUs and memory nodes. If the parent's cgroup.clone_children is 1, it has those of the parent.
 func (f *Cgroups) Mkdir(dir string) error {
 	err := f.mkdir(dir)
 	if err == nil {
@@ -188,6 +191,7 @@ func (f *Cgroups) Mkdir(dir string) error {
 	return err
 }
 
+// mkdir makes a cgroup without a call of the listeners.
 func (f *Cgroups) mkdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,7 +221,8 @@ func (f *Cgroups) MkdirRunc(dir string) error {
 	return nil
 }
 
-// mkdirRunc returns the cgroups that it made, parents first.
+// mkdirRunc does the work of MkdirRunc without a call of the listeners. It returns the paths of the cgroups that it
+// made, parents first.
 func (f *Cgroups) mkdirRunc(dir string) (made []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -255,6 +260,7 @@ func (f *Cgroups) Rmdir(dir string) error {
 	return err
 }
 
+// rmdir removes a cgroup without a call of the listeners.
 func (f *Cgroups) rmdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,6 +329,7 @@ func (f *Cgroups) WriteFile(file string, data []byte) error {
 	return nil
 }
 
+// storeFile writes a file without a call of the functions that observe writes.
 func (f *Cgroups) storeFile(file string, data []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -385,7 +392,8 @@ func (f *Cgroups) findGroup(dir string) (*group, bool) {
 	return g, true
 }
 
-// findFile returns the cgroup and the model of the file with a path.
+// findFile returns the cgroup and the model of the file with a path. If there is no such file, the error has op as its
+// operation.
 func (f *Cgroups) findFile(op, file string) (*group, fileModel, error) {
 	dir, name := path.Split(file)
 	dir = strings.TrimSuffix(dir, "/")
@@ -412,6 +420,7 @@ func (f *Cgroups) findFile(op, file string) (*group, fileModel, error) {
 	return nil, fileModel{}, pathError(op, file, syscall.ENOENT)
 }
 
+// pathError returns an error with the text of a failed system call, such as "open PATH: no such file or directory".
 func pathError(op, file string, err error) error {
 	return &fs.PathError{Op: op, Path: file, Err: err}
 }

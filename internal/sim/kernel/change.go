@@ -12,9 +12,9 @@ type listener struct {
 	call func(file string, c cgroup.Change)
 }
 
-// OnChange adds a function that is called for each cgroup that is made or removed, and for each file that is written,
-// with its path. Cgroups does not hold its lock during the call. In version 1 a new or removed cgroup has a path in
-// each hierarchy. end removes the function.
+// OnChange adds a function that is called with the path of each cgroup that is made or removed, and of each file that
+// is written. Cgroups does not hold its lock during the call. In version 1, the function is called once for each
+// hierarchy in which a cgroup is made or removed. The returned function ends the calls.
 func (f *Cgroups) OnChange(call func(file string, c cgroup.Change)) (end func()) {
 	l := &listener{call}
 	f.mu.Lock()

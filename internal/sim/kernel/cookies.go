@@ -14,10 +14,10 @@ type Cookies struct {
 	endedThreads map[int]bool   // the threads that have ended
 }
 
-// NewCookies returns a kernel in which no thread has a cookie.
+// NewCookies returns a simulated kernel in which no thread has a cookie.
 func NewCookies() *Cookies { return &Cookies{cookieOf: map[int]uint64{}, endedThreads: map[int]bool{}} }
 
-// End ends a thread.
+// End ends a thread. All later calls for this thread return ESRCH.
 func (f *Cookies) End(thread int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -25,7 +25,7 @@ func (f *Cookies) End(thread int) {
 	f.endedThreads[thread] = true
 }
 
-// Cookie returns a thread's cookie.
+// Cookie returns a thread's cookie; 0 if it has none.
 func (f *Cookies) Cookie(thread int) (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,13 +47,13 @@ func (f *Cookies) Create(thread int) error {
 	return nil
 }
 
-// Share copies the cookie of one thread, from, to another thread, to.
-func (f *Cookies) Share(from, to int) error {
+// Share copies the cookie of the thread source to the thread target.
+func (f *Cookies) Share(source, target int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.endedThreads[from] || f.endedThreads[to] {
+	if f.endedThreads[source] || f.endedThreads[target] {
 		return syscall.ESRCH
 	}
-	f.cookieOf[to] = f.cookieOf[from]
+	f.cookieOf[target] = f.cookieOf[source]
 	return nil
 }

@@ -10,10 +10,11 @@ import (
 
 // This file simulates the cpu controller.
 
+// cpuState has a cgroup's values in the cpu controller.
 type cpuState struct {
-	shares int64 // the weight in version 2
-	idle   bool
-	bvt    int64
+	shares int64 // cpu.shares in version 1, cpu.weight in version 2
+	idle   bool  // cpu.idle
+	bvt    int64 // cpu.bvt_warp_ns
 	bandwidth
 }
 
@@ -22,15 +23,15 @@ type bandwidth struct{ quota, period, burst uint64 }
 
 const (
 	microsecond = 1000
-	noQuota     = math.MaxUint64
-	// Limits of the kernel's tg_set_cfs_bandwidth.
+	noQuota     = math.MaxUint64 // the quota of a cgroup without a bandwidth limit
+	// The limits of the kernel's tg_set_cfs_bandwidth, in ns. maxMicros is in µs.
 	maxQuota          = (1<<44 - 1) * microsecond
 	minQuotaAndPeriod = 1000 * microsecond
 	maxPeriod         = 1000000 * microsecond
 	maxMicros         = math.MaxUint64 / microsecond
 )
 
-// showShares shows the shares or the weight. Idle cgroups have fixed values.
+// showShares shows cpu.shares (version 1) or cpu.weight (version 2). Idle cgroups have fixed values.
 func showShares(f *Cgroups, g *group) string {
 	switch {
 	case !g.idle:
@@ -40,9 +41,10 @@ func showShares(f *Cgroups, g *group) string {
 	case f.kernelSince(12):
 		return "1"
 	}
-	return "0" // 3 of 1024, rounded
+	return "0" // the weight 3 of 1024, as a part of 100, rounded
 }
 
+// setShares sets cpu.shares of version 1.
 func setShares(f *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	switch {
@@ -55,6 +57,7 @@ func setShares(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
+// setWeight sets cpu.weight of version 2.
 func setWeight(_ *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	switch {
@@ -75,6 +78,7 @@ var niceWeights = [...]int64{
 	1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 }
 
+// showNice shows cpu.weight.nice: the nice value whose weight is nearest to the weight of the cgroup.
 func showNice(f *Cgroups, g *group) string {
 	weight := (g.shares*1024 + 50) / 100
 	if g.idle {
@@ -107,7 +111,7 @@ func setNice(_ *Cgroups, g *group, text string) error {
 
 func showIdle(_ *Cgroups, g *group) string { return formatBool(g.idle) }
 
-// setIdle makes a cgroup idle or not. Like the kernel, it resets the weight.
+// setIdle sets cpu.idle. If the value changes, setIdle resets the weight, as the kernel does.
 func setIdle(f *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	switch {
@@ -124,7 +128,7 @@ func setIdle(f *Cgroups, g *group, text string) error {
 
 func showBVT(_ *Cgroups, g *group) string { return formatInt(g.bvt) }
 
-// setBVT accepts the values in the documentation of the kernels that have this file.
+// setBVT sets cpu.bvt_warp_ns. It accepts the values that the kernels with this file document.
 func setBVT(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	if err != nil {
@@ -191,6 +195,7 @@ func setBurst(f *Cgroups, g *group, text string) error {
 	return f.setBandwidth(g, b)
 }
 
+// showMax shows cpu.max.
 func showMax(_ *Cgroups, g *group) string {
 	if g.quota == noQuota {
 		return unlimitedText + " " + formatMicros(g.period)
@@ -198,8 +203,8 @@ func showMax(_ *Cgroups, g *group) string {
 	return formatMicros(g.quota) + " " + formatMicros(g.period)
 }
 
-// setMax parses a quota and a period like sscanf("%20s %llu"). It ignores a period that is not a number, and any text
-// after the period.
+// setMax sets cpu.max. It parses the quota and the period like sscanf("%20s %llu"). It ignores a period that is not a
+// number, and any text after the period.
 func setMax(f *Cgroups, g *group, text string) error {
 	b := g.bandwidth
 	word, rest := scanWord(text, 20)
@@ -232,7 +237,7 @@ func (f *Cgroups) setBandwidth(g *group, b bandwidth) error {
 	}
 	old := g.bandwidth
 	g.bandwidth = b
-	// Version 2 has no such check: the effective ratio of a child is the lowest of its own and its ancestors' ratios.
+	// Version 2 does not check the ratios: a child effectively has the lowest ratio of itself and its ancestors.
 	if f.version == cgroup.V1 && !f.root.ratiosFit(-1) {
 		g.bandwidth = old
 		return syscall.EINVAL
@@ -240,8 +245,8 @@ func (f *Cgroups) setBandwidth(g *group, b bandwidth) error {
 	return nil
 }
 
-// ratiosFit reports whether each limited cgroup has at most the ratio of quota to period of its nearest limited
-// ancestor. above is the ratio of g's nearest limited ancestor; -1 for none.
+// ratiosFit reports whether no cgroup in or below g has a higher ratio of quota to period than its nearest ancestor
+// with a quota. above is the ratio of g's nearest ancestor with a quota; -1 if there is none.
 func (g *group) ratiosFit(above int64) bool {
 	ratio := above
 	if g.quota != noQuota {

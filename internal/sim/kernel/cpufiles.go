@@ -18,23 +18,26 @@ import (
 
 // CPUHardware has the frequencies and idle states that the processors support.
 type CPUHardware struct {
-	MinFreq     int      `json:"minFreq,omitempty"`     // in kHz; 800000 if left out
-	BaseFreq    int      `json:"baseFreq,omitempty"`    // in kHz; 2000000 if left out
-	MaxFreq     int      `json:"maxFreq,omitempty"`     // in kHz; 3500000 if left out
-	Governors   []string `json:"governors,omitempty"`   // performance and powersave if left out; the last is the default
-	Preferences []string `json:"preferences,omitempty"` // energy preferences; the first one is the default
-	CStates     []string `json:"cStates,omitempty"`     // POLL, C1 and C6 if left out
-	PerPolicy   int      `json:"perPolicy,omitempty"`   // CPUs of a cpufreq policy; 1 if left out
+	MinFreq     int      `json:"minFreq,omitempty"`     // lowest frequency in kHz; 800000 if left out
+	BaseFreq    int      `json:"baseFreq,omitempty"`    // base frequency in kHz; 2000000 if left out
+	MaxFreq     int      `json:"maxFreq,omitempty"`     // highest frequency in kHz; 3500000 if left out
+	Governors   []string `json:"governors,omitempty"`   // performance and powersave if left out; the last one is set at first
+	Preferences []string `json:"preferences,omitempty"` // energy preferences; the first one is set at first
+	CStates     []string `json:"cStates,omitempty"`     // names of the idle states; POLL, C1 and C6 if left out
+	PerPolicy   int      `json:"perPolicy,omitempty"`   // number of CPUs in a cpufreq policy; 1 if left out
 }
 
 // CPUFiles simulates the cpufreq and cpuidle files below /sys/devices/system/cpu. It accepts the same writes as the
 // drivers intel_pstate and cpuidle of Linux 6.8.
 type CPUFiles struct {
-	mu               sync.Mutex
-	files            map[string]string
-	policyDirs       map[string]string // the directory of each CPU's cpufreq policy
-	savedPreferences map[string]string // the energy preference that each policy had before its governor became performance
-	// Refuse is called before each write. If it returns an error, the write fails with that error. It may be nil.
+	mu         sync.Mutex
+	files      map[string]string // the text of each file, by path
+	policyDirs map[string]string // the directory of each CPU's cpufreq policy, by the CPU's directory, such as "cpu0"
+	// savedPreferences has the energy preference that a policy had before its governor became performance. The keys are
+	// paths of energy_performance_preference.
+	savedPreferences map[string]string
+	// Refuse is called before each write that the kernel accepts. If Refuse returns an error, the write fails with this
+	// error. Refuse may be nil.
 	Refuse func(file, text string) error
 	// AcceptedWrites lists all accepted writes, as file=text.
 	AcceptedWrites []string
@@ -78,7 +81,7 @@ func NewCPUFiles(h CPUHardware, cpus []int) *CPUFiles {
 	return c
 }
 
-// resolvePolicyLink replaces cpuN/cpufreq in a path, which is a link, by the directory of the CPU's policy.
+// resolvePolicyLink replaces the link cpuN/cpufreq at the beginning of a path by the directory of the CPU's policy.
 func (c *CPUFiles) resolvePolicyLink(file string) string {
 	cpu, rest, _ := strings.Cut(path.Clean(file), "/")
 	if name, is := strings.CutPrefix(rest, "cpufreq/"); is && c.policyDirs[cpu] != "" {
@@ -118,8 +121,8 @@ func (c *CPUFiles) Write(file, text string) error {
 	return nil
 }
 
-// set changes a file. The governor performance also sets the energy preference performance. Another governor restores
-// the energy preference.
+// set changes a file. If the governor becomes performance, set also sets the energy preference performance. If the
+// governor becomes another one, set restores the earlier energy preference.
 func (c *CPUFiles) set(at, text string) {
 	preference := path.Dir(at) + "/energy_performance_preference"
 	if path.Base(at) == "scaling_governor" && c.files[at] != text {
@@ -132,7 +135,7 @@ func (c *CPUFiles) set(at, text string) {
 	c.files[at] = text
 }
 
-// checkWrite returns the error with which the kernel refuses a write; nil if it accepts the write.
+// checkWrite returns the error with which the kernel refuses a write; nil if the kernel accepts the write.
 func (c *CPUFiles) checkWrite(at, text string) error {
 	dir := path.Dir(at) + "/"
 	number := func(name string) int {
@@ -165,7 +168,7 @@ func (c *CPUFiles) checkWrite(at, text string) error {
 	return nil
 }
 
-// List returns the names of the files and directories in a directory.
+// List returns the names of the files and directories directly below dir.
 func (c *CPUFiles) List(dir string) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +192,7 @@ func (c *CPUFiles) Texts() map[string]string {
 	return maps.Clone(c.files)
 }
 
-// WriteTo makes all files in a real directory, with the links from CPUs to policies.
+// WriteTo writes all files into a real directory. It also makes the links from the CPUs to their policies.
 func (c *CPUFiles) WriteTo(dir string) error {
 	var errs []error
 	for file, text := range c.Texts() {

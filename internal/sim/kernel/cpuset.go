@@ -9,13 +9,14 @@ import (
 
 // This file simulates the cpuset controller without partitions.
 
+// cpusetState has a cgroup's values in the cpuset controller, by file.
 type cpusetState struct {
 	cpus, mems                            cgroup.IDs
-	cloneChildren                         bool
-	cpuExclusive, memExclusive, hardwall  bool // cpu_exclusive, mem_exclusive, mem_hardwall
-	memoryMigrate, spreadPage, spreadSlab bool
-	schedLoadBalance                      bool
-	relaxDomainLevel                      int64
+	cloneChildren                         bool  // cgroup.clone_children
+	cpuExclusive, memExclusive, hardwall  bool  // cpu_exclusive, mem_exclusive, mem_hardwall
+	memoryMigrate, spreadPage, spreadSlab bool  // memory_migrate, memory_spread_page, memory_spread_slab
+	schedLoadBalance                      bool  // sched_load_balance
+	relaxDomainLevel                      int64 // sched_relax_domain_level
 }
 
 // maxNodes is MAX_NUMNODES of kernels with CONFIG_NODES_SHIFT=10.
@@ -36,8 +37,8 @@ func showEffectiveCPUs(f *Cgroups, g *group) string { return f.effectiveCPUs(g).
 
 func showEffectiveMems(f *Cgroups, g *group) string { return f.effectiveMems(g).String() }
 
-// effectiveMems returns the effective memory nodes of a cgroup. In version 2 they are the nodes of its set that the
-// parent has, or all nodes of the parent if there are none.
+// effectiveMems returns the effective memory nodes of a cgroup. In version 2, these are the nodes in cpuset.mems that
+// the parent effectively has. If there are no such nodes, they are all effective nodes of the parent.
 func (f *Cgroups) effectiveMems(g *group) cgroup.IDs {
 	if g == f.root || f.version == cgroup.V1 {
 		return g.mems
@@ -98,12 +99,14 @@ func setMems(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// isSubsetOf reports whether o has all CPUs, memory nodes and exclusive flags of s (the kernel's is_cpuset_subset).
+// isSubsetOf reports whether o has all CPUs, memory nodes and exclusive flags that s has (the kernel's
+// is_cpuset_subset).
 func (s cpusetState) isSubsetOf(o cpusetState) bool {
 	return o.cpus.Contains(s.cpus) && o.mems.Contains(s.mems) && (!s.cpuExclusive || o.cpuExclusive) && (!s.memExclusive || o.memExclusive)
 }
 
-// checkChange makes the checks of the kernel's validate_change in the same order.
+// checkChange returns the error with which the kernel refuses a change of g's values to trial; nil if it accepts the
+// change. It makes the checks of the kernel's validate_change in the same order.
 func (f *Cgroups) checkChange(g *group, trial cpusetState) error {
 	if f.version == cgroup.V1 {
 		if err := f.checkChangeV1(g, trial); err != nil {
@@ -117,6 +120,7 @@ func (f *Cgroups) checkChange(g *group, trial cpusetState) error {
 	return f.checkMayBecomeEmpty(g, trial)
 }
 
+// checkChangeV1 makes the checks that apply only to version 1.
 func (f *Cgroups) checkChangeV1(g *group, trial cpusetState) error {
 	for _, c := range g.children {
 		if !c.isSubsetOf(trial) {
@@ -141,13 +145,13 @@ func (f *Cgroups) checkChangeV1(g *group, trial cpusetState) error {
 	return nil
 }
 
-// conflictsWith reports whether o has CPUs or memory nodes that are exclusive to s.
+// conflictsWith reports whether o has CPUs or memory nodes that s has exclusively.
 func (s cpusetState) conflictsWith(o cpusetState) bool {
 	return s.cpuExclusive && !s.cpus.And(o.cpus).Empty() || s.memExclusive && !s.mems.And(o.mems).Empty()
 }
 
-// flagFile returns the model of a file of version 1 whose value is 0 or 1. The kernel uses only the lower 32 bits of
-// the written number.
+// flagFile returns the model of a file of version 1 whose value is 0 or 1. at returns the field that has the value. The
+// kernel uses only the lower 32 bits of the written number.
 func flagFile(at func(*cpusetState) *bool) fileModel {
 	return fileModel{
 		show: func(_ *Cgroups, g *group) string { return formatBool(*at(&g.cpusetState)) },
@@ -169,7 +173,8 @@ func flagFile(at func(*cpusetState) *bool) fileModel {
 
 func showRelax(_ *Cgroups, g *group) string { return formatInt(g.relaxDomainLevel) }
 
-// setRelax accepts the numbers from -1 to the highest level of scheduling domains, which is 2 here.
+// setRelax sets sched_relax_domain_level. It accepts the numbers from -1 to the highest level of scheduling domains.
+// This level depends on the machine; the simulation has 2.
 func setRelax(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	switch {
@@ -182,7 +187,8 @@ func setRelax(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// SetPossible sets the possible CPUs. The online CPUs are always possible. Initially only the online CPUs are.
+// SetPossible sets the possible CPUs: those that can come online. The online CPUs are always possible. Before the first
+// call, only the online CPUs are possible.
 func (f *Cgroups) SetPossible(cpus string) error {
 	c, err := cgroup.ParseIDs(cpus)
 	if err != nil {
@@ -194,8 +200,9 @@ func (f *Cgroups) SetPossible(cpus string) error {
 	return nil
 }
 
-// SetOnline takes a CPU offline or online. Version 1 permanently removes an offline CPU from all cpusets, and moves the
-// tasks of a cpuset without other CPUs to an ancestor. Version 2 changes only the effective CPUs.
+// SetOnline takes a CPU offline or online. In version 1, an offline CPU is removed from all cpusets, and does not
+// return when it comes online. If a cpuset then has no CPUs, its tasks move to an ancestor. Version 2 changes only the
+// effective CPUs.
 func (f *Cgroups) SetOnline(cpu int, online bool) error {
 	var one cgroup.IDs
 	one[cpu>>6] = 1 << (cpu & 63)
@@ -220,7 +227,7 @@ func (f *Cgroups) SetOnline(cpu int, online bool) error {
 	return nil
 }
 
-// removeOfflineCPUs removes from all cpusets below g the CPUs that g lacks, for version 1.
+// removeOfflineCPUs removes from all cpusets below g the CPUs that g does not have. It is for version 1 only.
 func (f *Cgroups) removeOfflineCPUs(g *group) {
 	for _, c := range g.children {
 		had := !c.cpus.Empty()
@@ -245,7 +252,7 @@ func (f *Cgroups) moveTasksToAncestor(g *group) {
 	}
 }
 
-// highestID returns the largest id of a set; -1 for the empty set.
+// highestID returns the highest id in a set; -1 for the empty set.
 func highestID(s cgroup.IDs) int {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] != 0 {

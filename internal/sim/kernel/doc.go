@@ -1,7 +1,9 @@
-// Package kernel simulates parts of the kernel in memory, for simulations and tests. Cgroups has cgroup trees of
-// version 1 and 2 with partitions, Resctrl a resctrl tree, Cookies core scheduling, and CPUFiles the cpufreq and
-// cpuidle files. They accept and refuse the same writes as real kernels, and their files have the same texts.
+// Package kernel simulates parts of the kernel in memory, for simulations and tests. Cgroups is a cgroup tree of
+// version 1 or 2 with partitions. Resctrl is a resctrl tree. Cookies has the core scheduling cookies of threads.
+// CPUFiles has the cpufreq and cpuidle files. These types accept and refuse the same writes as real kernels, and their
+// files have the same texts. Processes has other attributes of threads, and Links has the network interfaces of the
+// host.
 //
-// test/kernel/script compares Cgroups with recordings of real kernels. Resctrl, Cookies and CPUFiles follow the
-// kernel's documentation and are not compared with a real kernel.
+// test/kernel/script compares Cgroups with recordings of real kernels. The other types follow the kernel's
+// documentation and are not compared with a real kernel.
 package kernel

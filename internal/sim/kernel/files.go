@@ -2,17 +2,17 @@ package kernel
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// fileModel simulates the reads and writes of a file. Without show, a read fails with EINVAL; without set, a write
-// does. Both functions are called with the tree's lock held.
+// fileModel simulates the reads and writes of a file. In this package, a function showX returns the text of a file, and
+// a function setX handles a write. Both functions are called with the tree's lock held.
 type fileModel struct {
-	show           func(*Cgroups, *group) string
-	set            func(*Cgroups, *group, string) error
-	lines          bool // the file is a list of lines: an empty text has no newline
-	atRoot         bool // version 2: the file exists at the root, too
-	rootOnly       bool // version 2: the file exists only at the root
-	notAtRoot      bool // version 1: the file does not exist at the root
-	minKernelMinor int  // the file exists since Linux 6.minKernelMinor; 0 for all
-	optional       bool // the file exists only after AddOptionalFiles has added it
+	show           func(*Cgroups, *group) string        // nil if a read fails with EINVAL
+	set            func(*Cgroups, *group, string) error // nil if a write fails with EINVAL
+	lines          bool                                 // the file is a list of lines: an empty text has no newline
+	atRoot         bool                                 // version 2: the file also exists at the root
+	rootOnly       bool                                 // version 2: the file exists only at the root
+	notAtRoot      bool                                 // version 1: the file does not exist at the root
+	minKernelMinor int                                  // the file exists since Linux 6.minKernelMinor; 0 for all
+	optional       bool                                 // the file exists only after AddOptionalFiles has added it
 }
 
 // filesV1 has the files of version 1 by controller and name, and filesV2 the files of version 2 by name.
@@ -122,7 +122,7 @@ var (
 
 func showZero(*Cgroups, *group) string { return "0" }
 
-// Texts returns the texts of all files of a cgroup, by path. In version 1 it has the files in all hierarchies.
+// Texts returns the texts of all files of a cgroup, by path. In version 1, these are the files in all hierarchies.
 func (f *Cgroups) Texts(dir string) map[string]string {
 	var files []string
 	if f.version == cgroup.V2 {

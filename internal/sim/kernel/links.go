@@ -8,10 +8,10 @@ import (
 // Links simulates in which network namespace each of the host's network interfaces is.
 type Links struct {
 	mu          sync.Mutex
-	namespaceOf map[string]string // the network namespace of each interface; "" for the host's
+	namespaceOf map[string]string // the network namespace of each interface; "" for the host's namespace
 }
 
-// NewLinks returns the interfaces of a host.
+// NewLinks returns a host with the network interfaces in names.
 func NewLinks(names []string) *Links {
 	l := &Links{namespaceOf: map[string]string{}}
 	for _, name := range names {
@@ -20,7 +20,8 @@ func NewLinks(names []string) *Links {
 	return l
 }
 
-// Has reports whether the host has an interface.
+// Has reports whether an interface is in the host's network namespace. known is always true, because the simulation
+// knows all interfaces.
 func (l *Links) Has(name string) (has, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,14 +8,16 @@ import (
 
 // This file simulates the memory controller.
 
+// memoryState has a cgroup's values in the memory controller. All limits are in bytes, rounded down to whole pages.
 type memoryState struct {
-	usage                                int64
-	limit, swap                          int64 // in bytes, in whole pages; in version 1 swap is the limit of memory and swap
-	protectMin, low, high                int64
-	swapHigh, softLimit                  int64
-	oomGroup, swappiness, oomKillDisable int64
-	moveCharge                           int64
-	memoryOnNodes                        map[int]NodeMemory // the memory of its tasks by memory node, from SetNodeMemory
+	usage int64 // the bytes from SetUsage
+	limit int64 // memory.max or memory.limit_in_bytes
+	swap  int64 // memory.swap.max; in version 1 memory.memsw.limit_in_bytes, the limit of memory and swap together
+	// These fields are memory.min, memory.low, memory.high, memory.swap.high and memory.soft_limit_in_bytes.
+	protectMin, low, high, swapHigh, softLimit int64
+	oomGroup, swappiness, oomKillDisable       int64
+	moveCharge                                 int64              // memory.move_charge_at_immigrate
+	memoryOnNodes                              map[int]NodeMemory // the memory of the cgroup's tasks by memory node, from SetNodeMemory
 }
 
 // cgroupOverhead is the memory of the kernel's data structures for a cgroup, in bytes. The kernel charges it to the
@@ -39,6 +41,7 @@ func (f *Cgroups) usedMemory(g *group) int64 {
 
 func showUsage(f *Cgroups, g *group) string { return formatInt(f.usedMemory(g)) }
 
+// byteFileV2 returns the model of a limit of version 2. at returns the field that has the limit.
 func byteFileV2(at func(*group) *int64) fileModel {
 	return fileModel{
 		show: func(_ *Cgroups, g *group) string {
@@ -75,8 +78,9 @@ func (f *Cgroups) killUntilBelowLimit(g *group) {
 	}
 }
 
-// killForMemory ends a task because of g's memory limit. If memory.oom.group is 1 in g, in the task's cgroup or in a
-// cgroup between the two, killForMemory ends all tasks in and below the highest of these cgroups.
+// killForMemory ends a task because of g's memory limit. If memory.oom.group is 1 in a cgroup from the task's cgroup up
+// to g, killForMemory ends all tasks in and below this cgroup. If there are several such cgroups, the highest one
+// counts.
 func (f *Cgroups) killForMemory(p *task, g *group) {
 	var whole *group
 	for at := p.cgroupIn[""]; at != nil; at = at.parent {
@@ -95,9 +99,10 @@ func (f *Cgroups) killForMemory(p *task, g *group) {
 	}
 }
 
-func (g *group) isInOrBelow(above *group) bool {
+// isInOrBelow reports whether g is the cgroup top, or is below top. For a nil g, it returns false.
+func (g *group) isInOrBelow(top *group) bool {
 	for ; g != nil; g = g.parent {
-		if g == above {
+		if g == top {
 			return true
 		}
 	}
@@ -123,7 +128,8 @@ func (f *Cgroups) largestTask(g *group) *task {
 	return found
 }
 
-// byteFileV1 returns the model of a limit of version 1. check returns the error with which the kernel refuses a value.
+// byteFileV1 returns the model of a limit of version 1. at returns the field that has the limit. check returns the
+// error with which the kernel refuses a value.
 func byteFileV1(at func(*group) *int64, check func(*Cgroups, *group, int64) error) fileModel {
 	return fileModel{
 		show: func(_ *Cgroups, g *group) string { return formatInt(*at(g)) },
@@ -143,6 +149,7 @@ func byteFileV1(at func(*group) *int64, check func(*Cgroups, *group, int64) erro
 	}
 }
 
+// checkLimit checks a value of memory.limit_in_bytes.
 func checkLimit(f *Cgroups, g *group, n int64) error {
 	switch {
 	case n > g.swap:
@@ -153,6 +160,7 @@ func checkLimit(f *Cgroups, g *group, n int64) error {
 	return nil
 }
 
+// checkSwap checks a value of memory.memsw.limit_in_bytes.
 func checkSwap(f *Cgroups, g *group, n int64) error {
 	switch {
 	case n < g.limit:
@@ -177,7 +185,8 @@ func setOOMGroup(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// numberFile returns the model of a file of version 1 that accepts the numbers from least to most.
+// numberFile returns the model of a file of version 1 that accepts the numbers from least to most. at returns the field
+// that has the number.
 func numberFile(at func(*group) *int64, least, most uint64) fileModel {
 	return fileModel{
 		show: func(_ *Cgroups, g *group) string { return formatInt(*at(g)) },
@@ -195,6 +204,7 @@ func numberFile(at func(*group) *int64, least, most uint64) fileModel {
 	}
 }
 
+// showOOM shows memory.oom_control of version 1.
 func showOOM(_ *Cgroups, g *group) string {
 	return "oom_kill_disable " + formatInt(g.oomKillDisable) + "\nunder_oom 0\noom_kill 0"
 }

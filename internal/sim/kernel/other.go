@@ -13,14 +13,16 @@ import (
 
 // This file simulates the controllers io, blkio, hugetlb and pids.
 
+// otherState has a cgroup's values in the controllers io, blkio, hugetlb and pids.
 type otherState struct {
-	pidsLimit      int64 // the limit; -1 for none
-	hugepageLimits map[string]int64
-	ioWeight       uint64
-	bfqWeight      uint64
+	pidsLimit      int64                 // pids.max; -1 for no limit
+	hugepageLimits map[string]int64      // limits in bytes by name in the file's name, such as "2MB" or "2MB.rsvd"
+	ioWeight       uint64                // io.weight
+	bfqWeight      uint64                // io.bfq.weight or blkio.bfq.weight
 	throttleLimits map[string]*[4]uint64 // limits by device, in the order of ioLimits
 }
 
+// resetOther sets the values in a controller to the values of a new cgroup.
 func (o *otherState) resetOther(controller string) {
 	switch controller {
 	case "pids":
@@ -69,7 +71,8 @@ func showPidsCurrent(f *Cgroups, g *group) string {
 	return strconv.Itoa(n)
 }
 
-// hugepageFile returns the model of a limit of huge pages of a size. none is the text for no limit.
+// hugepageFile returns the model of a limit of huge pages. name is the key in hugepageLimits. size is the size of a
+// huge page in bytes. none is the text for no limit.
 func hugepageFile(name string, size int64, none string) fileModel {
 	most := cgroup.UnlimitedBytes() / size * size
 	return fileModel{
@@ -98,7 +101,8 @@ func hugepageFile(name string, size int64, none string) fileModel {
 	}
 }
 
-// parseDevice parses a leading "major:minor" like the kernel's blkg_conf_prep.
+// parseDevice parses a device number "major:minor" at the beginning of a text, like the kernel's blkg_conf_prep. It
+// returns an error for a device that AddDevice has not added. rest is the text after the number.
 func (f *Cgroups) parseDevice(text string) (dev, rest string, err error) {
 	major, rest, ok := scanUint(text)
 	if !ok || !strings.HasPrefix(rest, ":") {
@@ -119,7 +123,7 @@ func showIOWeight(_ *Cgroups, g *group) string {
 	return "default " + strconv.FormatUint(g.ioWeight, 10)
 }
 
-// setIOWeight sets io.weight (blk-iocost). It refuses a weight for a device, because no simulated device has a cost
+// setIOWeight sets io.weight (blk-iocost). It refuses a weight for one device, because no simulated device has a cost
 // model.
 func setIOWeight(f *Cgroups, g *group, text string) error {
 	if strings.Contains(text, ":") {
@@ -137,11 +141,12 @@ func setIOWeight(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
+// showBFQ shows io.bfq.weight of version 2, and blkio.bfq.weight_device of version 1.
 func showBFQ(_ *Cgroups, g *group) string { return "default " + strconv.FormatUint(g.bfqWeight, 10) }
 
 func showBFQv1(_ *Cgroups, g *group) string { return strconv.FormatUint(g.bfqWeight, 10) }
 
-// setBFQ sets io.bfq.weight. It refuses a weight for a device, because no simulated device uses the scheduler BFQ.
+// setBFQ sets io.bfq.weight. It refuses a weight for one device, because no simulated device uses the scheduler BFQ.
 func setBFQ(f *Cgroups, g *group, text string) error {
 	text = trimBlanks(text)
 	n, _, rest := parseDigits(text, 0)
@@ -155,6 +160,7 @@ func setBFQ(f *Cgroups, g *group, text string) error {
 	return setBFQDevice(f, g, text)
 }
 
+// setBFQDevice refuses a BFQ weight for one device.
 func setBFQDevice(f *Cgroups, _ *group, text string) error {
 	if _, _, err := f.parseDevice(text); err != nil {
 		return err
@@ -170,6 +176,7 @@ func setBFQv1(_ *Cgroups, g *group, text string) error {
 	return g.setBFQ(n)
 }
 
+// setBFQ sets the BFQ weight, which must be from 1 to 1000.
 func (o *otherState) setBFQ(n uint64) error {
 	if n < 1 || n > 1000 {
 		return syscall.ERANGE
@@ -184,10 +191,12 @@ var ioLimits = [4]struct {
 	none uint64
 }{{"rbps", math.MaxUint64}, {"wbps", math.MaxUint64}, {"riops", math.MaxUint32}, {"wiops", math.MaxUint32}}
 
+// noThrottleLimits returns the limits of a device without limits, in the order of ioLimits.
 func noThrottleLimits() *[4]uint64 {
 	return &[4]uint64{math.MaxUint64, math.MaxUint64, math.MaxUint32, math.MaxUint32}
 }
 
+// limitsOf returns the limits of a device, which the caller may change.
 func (o *otherState) limitsOf(dev string) *[4]uint64 {
 	if o.throttleLimits[dev] == nil {
 		o.throttleLimits[dev] = noThrottleLimits()
@@ -195,6 +204,7 @@ func (o *otherState) limitsOf(dev string) *[4]uint64 {
 	return o.throttleLimits[dev]
 }
 
+// throttledDevices returns the devices that have a limit, sorted.
 func (o *otherState) throttledDevices() []string {
 	var out []string
 	for dev, l := range o.throttleLimits {
@@ -222,7 +232,8 @@ func showIOMax(_ *Cgroups, g *group) string {
 	return strings.Join(lines, "\n")
 }
 
-// setIOMax sets limits in io.max, with the checks of the kernel's tg_set_limit. A text with an error changes no limit.
+// setIOMax sets limits of io.max, with the checks of the kernel's tg_set_limit. If a part of the text is invalid, no
+// limit changes.
 func setIOMax(f *Cgroups, g *group, text string) error {
 	dev, rest, err := f.parseDevice(text)
 	if err != nil {
@@ -259,8 +270,8 @@ func setIOMax(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// throttleFile returns the model of a throttle file of version 1. In a write, 0 means no limit. For a limit of I/O
-// operations, the kernel uses only the lower 32 bits of the number.
+// throttleFile returns the model of a throttle file of version 1. i is the index of the file's limit in ioLimits. In a
+// write, 0 means no limit. For a limit of I/O operations, the kernel uses only the lower 32 bits of the number.
 func throttleFile(i int) fileModel {
 	return fileModel{
 		lines: true,

@@ -6,15 +6,15 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file simulates cpuset partitions of version 2. It computes the effective CPUs from the current partitions. The
-// kernel updates them at each change instead, and has bugs that the simulation lacks. The test in test/kernel/script
-// lists these differences.
+// This file simulates cpuset partitions of version 2. It computes the effective CPUs at each read from the current
+// partitions. The kernel instead updates the effective CPUs at each change, and has bugs that the simulation does not
+// have. The test in test/kernel/script lists the differences.
 
 // partition has the values of cpuset.cpus.partition and cpuset.cpus.exclusive.
 type partition struct {
 	kind          string // "" (member), "root" or "isolated"
 	valid         bool
-	invalidReason string // the reason why it is not valid; "" if the kernel gives none
+	invalidReason string // the reason why the partition is not valid; "" if the kernel gives none
 	exclusive     cgroup.IDs
 }
 
@@ -28,7 +28,7 @@ const (
 	whyExclusive = "Invalid cpu list in cpuset.cpus.exclusive"
 )
 
-// partitionCPUs returns the CPUs that a partition has if it is valid.
+// partitionCPUs returns the CPUs that the partition g has while it is valid.
 func (g *group) partitionCPUs() cgroup.IDs {
 	if !g.partition.exclusive.Empty() {
 		return g.partition.exclusive
@@ -39,12 +39,13 @@ func (g *group) partitionCPUs() cgroup.IDs {
 // isPartitionRoot reports whether g is the root cgroup or a valid partition, so that its children can be partitions.
 func (f *Cgroups) isPartitionRoot(g *group) bool { return g == f.root || g.partition.valid }
 
-// isRemote reports whether g is a remote partition: a valid partition whose parent is none.
+// isRemote reports whether g is a remote partition: a valid partition whose parent is neither the root cgroup nor a
+// valid partition.
 func (f *Cgroups) isRemote(g *group) bool { return g.partition.valid && !f.isPartitionRoot(g.parent) }
 
-// effectiveCPUs returns the effective CPUs of a cgroup. In version 2 they are the CPUs of its set that the parent
-// has, or all CPUs of the parent if there are none. A partition root has its own CPUs, without those of its
-// partitions.
+// effectiveCPUs returns the effective CPUs of a cgroup. In version 2, these are the CPUs in cpuset.cpus that the parent
+// effectively has. If there are no such CPUs, they are all effective CPUs of the parent. A partition root has the CPUs
+// of its partition, without the CPUs of the partitions below it.
 func (f *Cgroups) effectiveCPUs(g *group) cgroup.IDs {
 	if f.version == cgroup.V1 {
 		return g.cpus
@@ -116,13 +117,14 @@ func setPartition(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// updateValidity sets whether a partition is valid.
+// updateValidity checks whether a partition can be valid, and stores the result.
 func (f *Cgroups) updateValidity(g *group) {
 	g.partition.valid = false // so that the cgroup's own CPUs count as free
 	g.partition.invalidReason = f.whyInvalid(g)
 	g.partition.valid = g.partition.invalidReason == ""
 }
 
+// whyInvalid returns the reason why g cannot be a valid partition, or "" if it can.
 func (f *Cgroups) whyInvalid(g *group) string {
 	want := g.partitionCPUs()
 	switch {
@@ -149,21 +151,22 @@ func (f *Cgroups) whyInvalid(g *group) string {
 	return ""
 }
 
-// needsRemainingCPUs reports whether tasks use the CPUs of a partition root that its partitions leave. It does not
-// count the tasks in and below the child ignored.
-func (f *Cgroups) needsRemainingCPUs(g, ignored *group) bool {
+// needsRemainingCPUs reports whether a partition root must keep CPUs for its own tasks. These are the tasks in the
+// partition root, and below it in cgroups that are not partitions. Tasks in and below the child exceptChild do not
+// count.
+func (f *Cgroups) needsRemainingCPUs(g, exceptChild *group) bool {
 	if g == f.root || f.hasTasks(g, "") {
 		return true
 	}
 	for _, c := range g.children {
-		if c != ignored && !c.partition.valid && f.isPopulated(c, "") {
+		if c != exceptChild && !c.partition.valid && f.isPopulated(c, "") {
 			return true
 		}
 	}
 	return false
 }
 
-// endPartition makes a partition invalid. Partitions below it that got their CPUs from it become invalid, too.
+// endPartition makes the partition g invalid. Child partitions that got their CPUs from g become invalid, too.
 func (f *Cgroups) endPartition(g *group) {
 	if !g.partition.valid {
 		g.partition.invalidReason = ""
@@ -177,8 +180,8 @@ func (f *Cgroups) endPartition(g *group) {
 	}
 }
 
-// cpusChanged updates the partitions that are affected by g's new set of CPUs: g itself, and its siblings that have
-// these CPUs exclusively.
+// cpusChanged updates the partitions that a new cpuset.cpus of g affects: g itself, and the siblings of g that are
+// valid partitions with one of the new CPUs.
 func (f *Cgroups) cpusChanged(g *group) {
 	if f.version == cgroup.V1 {
 		return
@@ -200,8 +203,8 @@ func (f *Cgroups) cpusChanged(g *group) {
 	}
 }
 
-// effectiveExclusiveCPUs returns the value of cpuset.cpus.exclusive.effective: the CPUs that a cgroup and the
-// partitions below it can use exclusively.
+// effectiveExclusiveCPUs returns the value of cpuset.cpus.exclusive.effective: the CPUs that the cgroup g and the
+// partitions below g can use exclusively.
 func (f *Cgroups) effectiveExclusiveCPUs(g *group) cgroup.IDs {
 	switch {
 	case g == f.root:
@@ -236,8 +239,8 @@ func setExclusive(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// endPartitionsBelow makes each remote partition below g invalid if a cgroup from g down to its parent cannot use its
-// CPUs exclusively.
+// endPartitionsBelow checks the remote partitions below g. If the parent of a partition can no longer use the
+// partition's CPUs exclusively, endPartitionsBelow makes the partition invalid.
 func (f *Cgroups) endPartitionsBelow(g *group) {
 	for _, c := range g.children {
 		if c.partition.kind != "" && !f.isPartitionRoot(c.parent) && !f.effectiveExclusiveCPUs(g).Contains(c.partitionCPUs()) {
@@ -250,6 +253,7 @@ func (f *Cgroups) endPartitionsBelow(g *group) {
 
 func showIsolated(f *Cgroups, _ *group) string { return f.isolatedCPUs(f.root).String() }
 
+// isolatedCPUs returns the CPUs of all valid isolated partitions below g.
 func (f *Cgroups) isolatedCPUs(g *group) cgroup.IDs {
 	var out cgroup.IDs
 	for _, c := range g.children {
@@ -261,8 +265,8 @@ func (f *Cgroups) isolatedCPUs(g *group) cgroup.IDs {
 	return out
 }
 
-// checkMayBecomeEmpty returns an error if a change would remove all CPUs of a partition. Since Linux 6.12 the deadline
-// scheduler needs a CPU in each partition that is not isolated.
+// checkMayBecomeEmpty returns an error if a change to trial removes all CPUs of a partition of the kind root. Since
+// Linux 6.12, the deadline scheduler needs a CPU in each such partition.
 func (f *Cgroups) checkMayBecomeEmpty(g *group, trial cpusetState) error {
 	if f.kernelSince(12) && g.partition.valid && g.partition.kind == "root" && g.partition.exclusive.Empty() && trial.cpus.Empty() {
 		return syscall.EBUSY
@@ -270,8 +274,7 @@ func (f *Cgroups) checkMayBecomeEmpty(g *group, trial cpusetState) error {
 	return nil
 }
 
-// checkOffline returns an error if a CPU cannot go offline, because it is the last CPU of a partition (since Linux
-// 6.12).
+// checkOffline returns an error if a CPU cannot go offline. Since Linux 6.12, the last CPU of a partition cannot.
 func (f *Cgroups) checkOffline(cpu cgroup.IDs) error {
 	if f.version == cgroup.V2 && f.kernelSince(12) && f.isLastCPU(f.root, cpu) {
 		return syscall.EBUSY
@@ -279,6 +282,7 @@ func (f *Cgroups) checkOffline(cpu cgroup.IDs) error {
 	return nil
 }
 
+// isLastCPU reports whether cpu is the only effective CPU of a partition root that is g or is below g.
 func (f *Cgroups) isLastCPU(g *group, cpu cgroup.IDs) bool {
 	if f.isPartitionRoot(g) && f.effectiveCPUs(g) == cpu {
 		return true

@@ -8,16 +8,16 @@ import (
 )
 
 // Processes simulates the attributes that the agent sets on running threads: limits, scheduling policies and I/O
-// priorities. It lacks attributes that an OCI runtime sets.
+// priorities. It has only the attributes that the agent has set, and not those that an OCI runtime sets.
 type Processes struct {
 	mu      sync.Mutex
 	textsOf map[int]map[string]string // the texts of values by thread and setting
 }
 
-// NewProcesses returns a kernel in which no attribute was set.
+// NewProcesses returns a simulated kernel in which the agent has set no attribute.
 func NewProcesses() *Processes { return &Processes{textsOf: map[int]map[string]string{}} }
 
-// Has reports whether a value was set on a thread.
+// Has reports whether a thread has a value that Set has set.
 func (p *Processes) Has(thread int, v lifecycle.Value) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,8 +20,8 @@ type ResctrlHardware struct {
 	HasMonitoring bool `json:"measure,omitempty"` // supports monitoring groups
 }
 
-// Resctrl is a resctrl tree in memory. It refuses the same writes as the kernel according to the kernel's
-// documentation, and is not compared with a real kernel.
+// Resctrl is a resctrl tree in memory. It refuses the writes that the kernel refuses according to its documentation. No
+// test compares Resctrl with a real kernel.
 type Resctrl struct {
 	hardware ResctrlHardware
 
@@ -32,17 +32,19 @@ type Resctrl struct {
 	lastCommandStatus string                   // the text of info/last_cmd_status
 }
 
+// resctrlGroup is a control group or a monitoring group.
 type resctrlGroup struct {
-	schemataLines map[string]string // the schemata lines by resource
+	schemataLines map[string]string // by resource: the line in schemata, without the resource
 }
 
-// NewResctrl returns a tree in the state after it was mounted.
+// NewResctrl returns a tree that has only the root group, which has the whole cache and bandwidth.
 func NewResctrl(h ResctrlHardware) *Resctrl {
 	f := &Resctrl{hardware: h, groups: map[string]*resctrlGroup{}, controlGroupOf: map[int]string{}, monitoringGroupOf: map[int]string{}, lastCommandStatus: "ok"}
 	f.groups["."] = f.newGroup()
 	return f
 }
 
+// newGroup returns a group that has the whole cache and bandwidth.
 func (f *Resctrl) newGroup() *resctrlGroup {
 	g := &resctrlGroup{schemataLines: map[string]string{}}
 	all := func(value string) string {
@@ -61,13 +63,14 @@ func (f *Resctrl) newGroup() *resctrlGroup {
 	return g
 }
 
-// Group returns the directory of a thread's control group.
-func (f *Resctrl) Group(thread int) string {
+// ControlGroupOf returns the directory of a thread's control group.
+func (f *Resctrl) ControlGroupOf(thread int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.groupLocked(thread)
 }
 
+// groupLocked is Group for callers that hold the lock.
 func (f *Resctrl) groupLocked(thread int) string {
 	if at, known := f.controlGroupOf[thread]; known {
 		return at
@@ -75,7 +78,7 @@ func (f *Resctrl) groupLocked(thread int) string {
 	return "."
 }
 
-// MonitoringGroupOf returns the directory of a thread's monitoring group; "" if it is in none.
+// MonitoringGroupOf returns the directory of a thread's monitoring group; "" if the thread is in none.
 func (f *Resctrl) MonitoringGroupOf(thread int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,6 +121,7 @@ func (f *Resctrl) ReadFile(file string) ([]byte, error) {
 	return nil, pathError("open", file, syscall.ENOENT)
 }
 
+// tasksLocked returns the text of the file tasks of a group. The lock is held.
 func (f *Resctrl) tasksLocked(dir string) []byte {
 	from := f.controlGroupOf
 	if isMonitoringGroup(dir) {
@@ -155,7 +159,7 @@ func (f *Resctrl) WriteFile(file string, data []byte) error {
 		}
 		if !isMonitoringGroup(dir) {
 			f.controlGroupOf[id] = dir
-			delete(f.monitoringGroupOf, id) // a thread that moves leaves its monitoring group
+			delete(f.monitoringGroupOf, id) // a thread leaves its monitoring group when it moves to another control group
 			return nil
 		}
 		if f.groupLocked(id) != path.Clean(path.Dir(path.Dir(dir))) {
@@ -170,18 +174,19 @@ func (f *Resctrl) WriteFile(file string, data []byte) error {
 	return pathError("open", file, syscall.ENOENT)
 }
 
+// setSchemataLocked handles a write to the file schemata of a group. The lock is held.
 func (f *Resctrl) setSchemataLocked(g *resctrlGroup, file, text string) error {
-	no := func(why string) error {
+	refuse := func(why string) error {
 		f.lastCommandStatus = why
 		return pathError("write", file, syscall.EINVAL)
 	}
 	if !strings.HasSuffix(text, "\n") {
-		return no("")
+		return refuse("")
 	}
 	for line := range strings.Lines(text) {
 		resource, entries, ok := strings.Cut(strings.TrimSpace(line), ":")
 		if _, has := g.schemataLines[resource]; !ok || !has {
-			return no("Unknown or unsupported resource name")
+			return refuse("Unknown or unsupported resource name")
 		}
 		for entry := range strings.SplitSeq(entries, ";") {
 			_, value, _ := strings.Cut(entry, "=")
@@ -194,9 +199,9 @@ func (f *Resctrl) setSchemataLocked(g *resctrlGroup, file, text string) error {
 			run := n >> trailingZeros(n)
 			switch {
 			case err != nil || n == 0 || resource == "L3" && (n > full || run&(run+1) != 0):
-				return no("Mask out of range or not a row")
+				return refuse("Mask out of range or not contiguous")
 			case resource == "MB" && (n > uint64(f.hardware.Bandwidth) || f.hardware.Bandwidth == 100 && n < 10):
-				return no("MB value out of range")
+				return refuse("MB value out of range")
 			}
 		}
 		g.schemataLines[resource] = entries
@@ -253,7 +258,7 @@ func (f *Resctrl) Mkdir(dir string) error {
 	return nil
 }
 
-// Rmdir removes a group with its monitoring groups. Its threads move to the root group.
+// Rmdir removes a group with its monitoring groups. The threads of the group move to the root group.
 func (f *Resctrl) Rmdir(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

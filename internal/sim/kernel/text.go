@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// This file parses the text of writes like the kernel.
+// The functions of this file parse the texts of writes as the kernel does.
 
 // unlimitedText is the text for no limit in version 2.
 const unlimitedText = "max"
@@ -30,8 +30,9 @@ func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 // trimBlanks removes blanks from both ends of a text, like the kernel's strstrip.
 func trimBlanks(text string) string { return strings.Trim(text, " \t\n\v\f\r") }
 
-// parseDigits parses leading digits. With base 0 the prefix of the digits determines the base. It returns the value
-// modulo 2^64, whether the value overflowed, and the rest of the text.
+// parseDigits parses the digits at the beginning of a text. If base is 0, the prefix 0x means hexadecimal, and the
+// prefix 0 means octal. parseDigits returns the value modulo 2^64, whether the value overflowed, and the rest of the
+// text.
 func parseDigits(text string, base uint64) (n uint64, overflow bool, rest string) {
 	digit := func(c byte) uint64 {
 		switch {
@@ -69,14 +70,14 @@ func kernelUint(text string) (uint64, error) {
 	case rest == text:
 		return 0, syscall.EINVAL
 	case overflow:
-		return 0, syscall.ERANGE // the rest is ignored
+		return 0, syscall.ERANGE // even if the rest of the text is invalid
 	case rest != "" && rest != "\n":
 		return 0, syscall.EINVAL
 	}
 	return n, nil
 }
 
-// kernelInt parses a number like kstrtoll.
+// kernelInt parses a number like kstrtoll: like kernelUint, but with an optional sign + or -.
 func kernelInt(text string) (int64, error) {
 	most, sign := uint64(math.MaxInt64), int64(1)
 	if strings.HasPrefix(text, "-") {
@@ -95,7 +96,7 @@ func kernelInt(text string) (int64, error) {
 	return sign * int64(n), nil
 }
 
-// kernelInt32 parses a number like kstrtoint.
+// kernelInt32 parses a number of 32 bits like kstrtoint.
 func kernelInt32(text string) (int64, error) {
 	n, err := kernelInt(text)
 	if err == nil && n != int64(int32(n)) {
@@ -104,15 +105,15 @@ func kernelInt32(text string) (int64, error) {
 	return n, err
 }
 
-// scanUint parses a decimal number like %llu of sscanf. It skips leading blanks, stops at the first other character,
-// and returns the number modulo 2^64.
+// scanUint parses a decimal number like %llu of sscanf. It skips leading blanks, and stops at the first character that
+// is not a digit. It returns the number modulo 2^64, and the rest of the text.
 func scanUint(text string) (n uint64, rest string, ok bool) {
 	text = strings.TrimLeft(text, " \t\n\v\f\r")
 	n, _, rest = parseDigits(text, 10)
 	return n, rest, rest != text
 }
 
-// scanWord parses a word of at most n bytes like %s of sscanf.
+// scanWord parses a word of at most n bytes like %s of sscanf. It returns the word, and the rest of the text.
 func scanWord(text string, n int) (word, rest string) {
 	text = strings.TrimLeft(text, " \t\n\v\f\r")
 	i := 0
@@ -122,9 +123,9 @@ func scanWord(text string, n int) (word, rest string) {
 	return text[:i], text[i:]
 }
 
-// kernelBytes parses a number of bytes like page_counter_memparse. The number may have a suffix K to E, and is rounded
-// down to whole pages. none is the text for no limit. A number above the greatest limit also means no limit. An empty
-// text is 0.
+// kernelBytes parses a limit in bytes like page_counter_memparse. The number may have a suffix from K to E. The result
+// is rounded down to whole pages. none is the text for no limit. A number above the greatest limit also means no limit.
+// An empty text means 0.
 func kernelBytes(text, none string) (int64, error) {
 	text = trimBlanks(text)
 	if text == none {
@@ -144,7 +145,7 @@ func kernelBytes(text, none string) (int64, error) {
 }
 
 // kernelList parses a list of ids below size like bitmap_parselist, up to the first newline. It skips blanks and empty
-// elements, and supports "all", N for the last id, and strides such as "0-7:1/2".
+// elements. The list may have "all", N for the last id, and strides such as "0-7:1/2".
 func kernelList(text string, size int) (cgroup.IDs, error) {
 	var s cgroup.IDs
 	text, _, _ = strings.Cut(text, "\n")
@@ -171,9 +172,11 @@ func kernelList(text string, size int) (cgroup.IDs, error) {
 	}
 }
 
-// idRegion is an element of a list, such as "0-7:1/2": the first off ids of each group of ids from start to end.
+// idRegion is an element of a list, such as "0-7:1/2". The ids from start to end are divided into groups of group ids.
+// The first off ids of each group are in the list.
 type idRegion struct{ start, end, off, group int }
 
+// parseRegion parses the first element of a list. It returns the element, and the rest of the list.
 func parseRegion(text string, size int) (idRegion, string, error) {
 	var r idRegion
 	var err error
@@ -212,6 +215,7 @@ func parseRegion(text string, size int) (idRegion, string, error) {
 	return r, text, err
 }
 
+// regionNumber parses a number, or N for the last id. It returns the number, and the rest of the text.
 func regionNumber(text string, size int) (int, string, error) {
 	if strings.HasPrefix(text, "N") {
 		return size - 1, text[1:], nil

@@ -19,16 +19,16 @@ type NodeMemory struct{ Anonymous, PageCache int64 }
 
 // Tiers are the settings of the simulated kernel for nodes with faster and slower memory.
 type Tiers struct {
-	// Demotion is /sys/kernel/mm/numa/demotion_enabled.
+	// Demotion is the value of /sys/kernel/mm/numa/demotion_enabled.
 	Demotion bool `json:"demotion,omitempty"`
-	// Swap is set if the node has swap.
+	// Swap means that the node has swap.
 	Swap bool `json:"swap,omitempty"`
 }
 
 // TierNode is a memory node of a machine with memory tiers.
 type TierNode struct {
 	ID       int
-	Tier     int         // the number of its tier; a higher number means slower memory
+	Tier     int         // the number of the node's memory tier; a higher number means slower memory
 	Size     int64       // in bytes
 	Distance map[int]int // the distances to other nodes, by node id
 }
@@ -36,8 +36,8 @@ type TierNode struct {
 // tiers is the state of a kernel with memory tiers. Without nodes, memory.reclaim does nothing.
 type tiers struct {
 	Tiers
-	nodes              []TierNode
-	droppedBytes, swap int64 // bytes that reclaim dropped or swapped
+	nodes                      []TierNode
+	droppedBytes, swappedBytes int64 // the bytes of page cache that memory.reclaim dropped, and the bytes that it moved to swap
 }
 
 // SetTiers sets the memory nodes with their tiers, and the settings of the kernel.
@@ -77,10 +77,10 @@ func (f *Cgroups) NodeMemory(dir string) map[int]NodeMemory {
 func (f *Cgroups) LostBytes() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.tiers.droppedBytes + f.tiers.swap
+	return f.tiers.droppedBytes + f.tiers.swappedBytes
 }
 
-// nodeMemory returns the memory of a cgroup and the cgroups below it on a node.
+// nodeMemory returns the memory of a cgroup and of all cgroups below it on a memory node.
 func (g *group) nodeMemory(node int) NodeMemory {
 	m := g.memoryOnNodes[node]
 	for _, c := range g.children {
@@ -114,8 +114,8 @@ func showNodeMemory(f *Cgroups, g *group) string {
 }
 
 // setReclaim reclaims memory of a cgroup. The kernel moves anonymous memory to a slower node, or to swap. On a node
-// where neither is possible it drops page cache, even if only anonymous memory was requested. It tries to reclaim
-// the whole amount from each node.
+// from which it can move no memory, it drops page cache, even if the write requested only anonymous memory
+// (swappiness=max). It tries to reclaim the whole amount from each node.
 func setReclaim(f *Cgroups, g *group, text string) error {
 	first, option, _ := strings.Cut(trimBlanks(text), " ")
 	want, err := kernelBytes(first, "")
@@ -152,7 +152,7 @@ func setReclaim(f *Cgroups, g *group, text string) error {
 			}
 		case swaps:
 			out := min(want, m.Anonymous)
-			m.Anonymous, f.tiers.swap, done = m.Anonymous-out, f.tiers.swap+out, done+out
+			m.Anonymous, f.tiers.swappedBytes, done = m.Anonymous-out, f.tiers.swappedBytes+out, done+out
 		}
 		if !demotes && (!swaps || !anonymousOnly) {
 			out := min(want, m.PageCache)
@@ -166,8 +166,8 @@ func setReclaim(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// demotionTarget returns the node to which the kernel demotes a cgroup's pages of a node: the nearest node of the next
-// slower tier. ok is false if there is none, or if the cgroup must not use that node.
+// demotionTarget returns the node to which the kernel demotes a cgroup's pages on the node from: the nearest node of
+// the next slower tier. ok is false if there is no slower tier, or if the cgroup may not use the nearest node.
 func (f *Cgroups) demotionTarget(g *group, from TierNode) (to TierNode, ok bool) {
 	if !f.tiers.Demotion {
 		return to, false
@@ -226,7 +226,7 @@ func (t TierFiles) Read(file string) (string, error) {
 	return text, nil
 }
 
-// List returns the names in a directory.
+// List returns the names of the files and directories directly below dir.
 func (t TierFiles) List(dir string) (names []string, err error) {
 	for file := range t.textsByPath() {
 		if rest, below := strings.CutPrefix(file, dir+"/"); below {

@@ -25,8 +25,8 @@ func supportsThreads(controller string) bool {
 // task is a process.
 type task struct {
 	pid      int
-	cgroupIn map[string]*group // the cgroup in each controller's hierarchy; in version 2 the only key is ""
-	usage    map[*group]int64  // the memory that the task allocated while it was in a cgroup
+	cgroupIn map[string]*group // the task's cgroup in each controller's hierarchy; in version 2 the only key is ""
+	usage    map[*group]int64  // by cgroup: the bytes that the task allocated while it was in the cgroup
 }
 
 // Spawn starts a task in the root cgroup.
@@ -44,6 +44,7 @@ func (f *Cgroups) Spawn() (int, error) {
 	return p.pid, nil
 }
 
+// hierarchies returns the keys of task.cgroupIn: in version 1 the controllers, in version 2 only "".
 func (f *Cgroups) hierarchies() []string {
 	if f.version == cgroup.V1 {
 		return controllers[cgroup.V1]
@@ -71,7 +72,7 @@ func (f *Cgroups) Grow(pid int, bytes int64) error {
 	return nil
 }
 
-// Kill ends a task. It returns no error for a task that has ended.
+// Kill ends a task. It returns no error if the task has already ended.
 func (f *Cgroups) Kill(pid int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,9 +90,9 @@ func (f *Cgroups) AwaitEnd(pid int) error {
 	return nil
 }
 
-// SetTasks sets the number of tasks without a process in a cgroup. Like the kernel, version 1 refuses tasks in a cgroup
-// without CPUs or memory nodes (ENOSPC). Version 2 refuses them in a cgroup that enables controllers for its children
-// (EBUSY).
+// SetTasks sets how many tasks a cgroup has in addition to the tasks of Spawn. Like the kernel, version 1 refuses tasks
+// in a cgroup without CPUs or memory nodes (ENOSPC). Version 2 refuses tasks in a cgroup that enables controllers for
+// its children (EBUSY).
 func (f *Cgroups) SetTasks(dir string, n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,7 +109,8 @@ func (f *Cgroups) SetTasks(dir string, n int) error {
 	return nil
 }
 
-// checkAdmits returns the error with which the kernel refuses to move a task into a cgroup; nil if it accepts the task.
+// checkAdmits returns the error with which the kernel refuses to move a task into a cgroup; nil if the kernel accepts
+// the task. controller is the hierarchy in version 1.
 func (f *Cgroups) checkAdmits(g *group, controller string) error {
 	if f.version == cgroup.V1 {
 		if controller == "cpuset" && (g.cpus.Empty() || g.mems.Empty()) {
@@ -155,6 +157,7 @@ func (f *Cgroups) isPopulated(g *group, controller string) bool {
 	return false
 }
 
+// showProcs returns a function that shows the pids in a cgroup of a controller's hierarchy.
 func showProcs(controller string) func(*Cgroups, *group) string {
 	return func(f *Cgroups, g *group) string {
 		var pids []int
@@ -172,8 +175,8 @@ func showProcs(controller string) func(*Cgroups, *group) string {
 	}
 }
 
-// showThreads shows the threads of a cgroup: one for each process, and one for each task of SetTasks. The ids of the
-// tasks of SetTasks are invented.
+// showThreads returns a function that shows the threads of a cgroup: one for each process, and one for each task of
+// SetTasks. The ids of the tasks of SetTasks are invented.
 func showThreads(controller string) func(*Cgroups, *group) string {
 	procs := showProcs(controller)
 	return func(f *Cgroups, g *group) string {
@@ -185,6 +188,7 @@ func showThreads(controller string) func(*Cgroups, *group) string {
 	}
 }
 
+// setProcs returns a function that moves a process into a cgroup of a controller's hierarchy.
 func setProcs(controller string) func(*Cgroups, *group, string) error {
 	return func(f *Cgroups, g *group, text string) error {
 		pid, err := kernelInt32(trimBlanks(text))
@@ -227,9 +231,9 @@ func (g *group) nearestDomain() *group {
 	return g
 }
 
-// isThreadRoot reports whether g is the root of a threaded subtree: g is not threaded, and has a threaded child; or it
-// is not the root cgroup, has tasks and enables a controller that supports threads (the kernel's
-// cgroup_is_thread_root).
+// isThreadRoot reports whether g is the root of a threaded subtree (the kernel's cgroup_is_thread_root). g is such a
+// root if it is not threaded and has a threaded child. A cgroup that is neither threaded nor the root cgroup is also
+// such a root if it has tasks and enables a controller that supports threads.
 func (f *Cgroups) isThreadRoot(g *group) bool {
 	if g.threaded {
 		return false
@@ -242,6 +246,7 @@ func (f *Cgroups) isThreadRoot(g *group) bool {
 	return g.parent != nil && f.hasTasks(g, "") && slices.ContainsFunc(controllers[cgroup.V2], func(c string) bool { return supportsThreads(c) && g.childControllers[c] })
 }
 
+// enablesDomainController reports whether g enables a controller that does not support threads for its children.
 func (g *group) enablesDomainController() bool {
 	for c := range g.childControllers {
 		if !supportsThreads(c) {
@@ -251,6 +256,7 @@ func (g *group) enablesDomainController() bool {
 	return false
 }
 
+// canBeThreadRoot reports whether g can become the root of a threaded subtree (the kernel's cgroup_can_be_thread_root).
 func (f *Cgroups) canBeThreadRoot(g *group) bool {
 	switch {
 	case g.parent == nil:
@@ -266,8 +272,8 @@ func (f *Cgroups) canBeThreadRoot(g *group) bool {
 	return true
 }
 
-// validDomain reports whether a cgroup is a valid domain, which can have processes. A domain below a threaded cgroup is
-// not valid.
+// validDomain reports whether a cgroup is a valid domain, which can have processes. A domain below a threaded cgroup,
+// or below the root of a threaded subtree, is not valid.
 func (f *Cgroups) validDomain(g *group) bool {
 	if g.threaded {
 		return false
@@ -324,7 +330,8 @@ func showSubtree(_ *Cgroups, g *group) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.childControllers[c] }), " ")
 }
 
-// setSubtree enables or disables controllers for a text such as "+cpu -memory".
+// setSubtree sets cgroup.subtree_control. The text says which controllers to enable and to disable, such as "+cpu
+// -memory".
 func setSubtree(f *Cgroups, g *group, text string) error {
 	want := map[string]bool{}
 	for word := range strings.SplitSeq(trimBlanks(text), " ") {
@@ -341,7 +348,8 @@ func setSubtree(f *Cgroups, g *group, text string) error {
 	return f.setControllers(g, want)
 }
 
-// setControllers enables or disables controllers for the children of a cgroup of version 2.
+// setControllers enables or disables controllers for the children of a cgroup of version 2. want has true for each
+// controller to enable, and false for each controller to disable.
 func (f *Cgroups) setControllers(g *group, want map[string]bool) error {
 	enable, domain := false, false
 	for _, c := range controllers[cgroup.V2] {
@@ -385,6 +393,8 @@ func (g *group) childEnables(controller string) bool {
 	return false
 }
 
+// checkEnable returns the error with which the kernel refuses that g enables controllers for its children; nil if it
+// accepts this. domain means that one of the controllers does not support threads.
 func (f *Cgroups) checkEnable(g *group, domain bool) error {
 	switch {
 	case !f.validDomain(g.nearestDomain()):

@@ -8,19 +8,19 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Balloons are the wanted balloons, which are compared with the agent's report.
+// Balloons are the balloons that the agent must report after a step. A balloon is a set of CPUs for some containers.
 type Balloons struct {
-	// From is the source of the numbers: the row of a table, or a rule.
+	// From names the rule or the row of a table from which the wanted CPUs come. Messages contain this text.
 	From string `json:"from"`
-	// CPUs has the CPUs of balloons by name, such as two-cpu[0], as lists; "" for a balloon without CPUs of its own. A
-	// type that is named must have only these balloons. A name without an index, such as two-cpu, means that the type
-	// must have no balloon.
+	// CPUs has the list of the CPUs of each wanted balloon, by the balloon's name, such as two-cpu[0]; "" for a balloon
+	// without CPUs of its own. Of the balloon types in these names, no other balloon may exist. A name without an
+	// index, such as two-cpu, means that no balloon of this type may exist.
 	CPUs map[string]string `json:"cpus"`
 }
 
-// Differences lists the differences between the existing balloons and the wanted ones. got has the CPUs of all existing
-// balloons by name, as lists.
-func (b *Balloons) Differences(got map[string]string) (notes []string) {
+// Differences lists the differences between the existing balloons and the wanted balloons. existing has the CPU lists
+// of all existing balloons, by name.
+func (b *Balloons) Differences(existing map[string]string) (notes []string) {
 	if b == nil {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (b *Balloons) Differences(got map[string]string) (notes []string) {
 		kind, _, _ := strings.Cut(name, "[")
 		types[kind] = true
 	}
-	for name, cpus := range got {
+	for name, cpus := range existing {
 		if kind, _, _ := strings.Cut(name, "["); types[kind] {
 			if _, wanted := b.CPUs[name]; !wanted {
 				notes = append(notes, fmt.Sprintf("there is a balloon %s with CPUs %q, wanted none [%s]", name, cpus, b.From))
@@ -40,7 +40,7 @@ func (b *Balloons) Differences(got map[string]string) (notes []string) {
 		if !strings.Contains(name, "[") {
 			continue
 		}
-		cpus, is := got[name]
+		cpus, is := existing[name]
 		a, errA := topology.ParseList(cpus)
 		w, errW := topology.ParseList(want)
 		if !is {

@@ -12,13 +12,13 @@ import (
 type Claim struct {
 	UID  string `json:"uid"`            // the UID of the claim
 	Name string `json:"name,omitempty"` // namespace/name; a claim without a name is not in the kubelet's checkpoint
-	CPUs string `json:"cpus,omitempty"` // the CPUs in the CDI device of a driver for CPUs
-	// Device is the claim's CDI device; "" for a CDI device of a driver for CPUs.
+	CPUs string `json:"cpus,omitempty"` // the claimed CPUs, if the claim is for CPUs
+	// Device is the qualified name of the claim's CDI device; "" if the claim is for CPUs.
 	Device string `json:"device,omitempty"`
 	Pods   []Ref  `json:"pods,omitempty"` // the pods that use the claim
 }
 
-// cdiDeviceName returns the qualified name of the claim's CDI device.
+// cdiDeviceName returns the qualified name of the claim's CDI device, also for a claim for CPUs.
 func (c *Claim) cdiDeviceName() string { return cmp.Or(c.Device, ClaimKind+"=claim-"+c.UID) }
 
 // ClaimKind is the kind of the CDI devices of claims for CPUs.
@@ -32,7 +32,7 @@ type cdiDevice struct {
 	} `json:"containerEdits"`
 }
 
-// devicesOf returns the devices of claims by their kinds.
+// devicesOf returns the CDI devices of claims, by CDI kind.
 func devicesOf(claims []Claim) map[string][]cdiDevice {
 	out := map[string][]cdiDevice{ClaimKind: {}}
 	for _, c := range claims {
@@ -96,8 +96,8 @@ func ClaimCheckpoint(claims []Claim, uid func(Ref) string) []byte {
 	return text
 }
 
-// HasClaims reports whether the scenario has a resource claim for CPUs.
-func (s *Scenario) HasClaims() bool {
+// HasCPUClaims reports whether the scenario has a resource claim for CPUs.
+func (s *Scenario) HasCPUClaims() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
 		return step.Claims != nil && slices.ContainsFunc(*step.Claims, func(c Claim) bool { return c.Device == "" })
 	})

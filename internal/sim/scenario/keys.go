@@ -12,7 +12,8 @@ import (
 // unknownField matches the error of sigs.k8s.io/json for an unknown key, with the key's path.
 var unknownField = regexp.MustCompile(`^unknown field "(.+)"$`)
 
-// addNearestKey adds the most similar valid key to an error about an unknown key.
+// addNearestKey adds the most similar valid key to an error about an unknown key. into is the value into which the JSON
+// was decoded.
 func addNearestKey(err error, into any) error {
 	found := unknownField.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -26,7 +27,7 @@ func addNearestKey(err error, into any) error {
 	return err
 }
 
-// keysAt returns the JSON keys of the type at a path such as steps[0].run[1].
+// keysAt returns the valid JSON keys at a path such as steps[0].run[1] in a value of type t.
 func keysAt(t reflect.Type, path []string) (keys []string) {
 	for _, part := range path {
 		name, _, _ := strings.Cut(part, "[")
@@ -55,6 +56,7 @@ func elementType(t reflect.Type) reflect.Type {
 	return t
 }
 
+// fieldByKey returns the field of a struct type that has a JSON key.
 func fieldByKey(t reflect.Type, key string) (reflect.StructField, bool) {
 	if t.Kind() != reflect.Struct {
 		return reflect.StructField{}, false
@@ -67,7 +69,7 @@ func fieldByKey(t reflect.Type, key string) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-// jsonKey returns the JSON key of a field; "" if it has none.
+// jsonKey returns the JSON key of a field; "" if the field has none.
 func jsonKey(f reflect.StructField) string {
 	key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	if key == "-" {

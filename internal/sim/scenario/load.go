@@ -32,8 +32,8 @@ func Load(file string) (*Scenario, error) {
 	return s, nil
 }
 
-// Parse parses and checks a scenario. Unknown keys, repeated keys and keys in wrong case are errors. The error has all
-// problems.
+// Parse parses and checks a scenario. Unknown keys, repeated keys and keys in wrong case are errors. If several values
+// are wrong, the error lists all of them.
 func Parse(text []byte) (*Scenario, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -52,8 +52,8 @@ func Parse(text []byte) (*Scenario, error) {
 	return s, nil
 }
 
-// decodeStrict decodes JSON. Unlike encoding/json it is case-sensitive, and reports unknown keys with their path and
-// the most similar valid key.
+// decodeStrict decodes JSON. Unlike encoding/json, decodeStrict is case-sensitive. Its error names each unknown key by
+// its path, and the most similar valid key.
 func decodeStrict(text []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(text, into)
 	for i := range strict {
@@ -62,6 +62,7 @@ func decodeStrict(text []byte, into any) error {
 	return jsonwords.Error(errors.Join(append([]error{err}, strict...)...))
 }
 
+// check returns an error that lists all wrong values of the scenario.
 func (s *Scenario) check() error {
 	var errs []error
 	fail := func(where string, err error) {
@@ -86,6 +87,7 @@ func (s *Scenario) check() error {
 	return errors.Join(errs...)
 }
 
+// check sets the defaults of the keys cgroup and driver, and returns an error that lists the wrong values of the node.
 func (n *Node) check() error {
 	var machine error
 	switch described := n.CPUs != "" || n.Present != "" || n.WithoutNUMA || n.Isolated != "" || n.Efficient != "" || len(n.FarMemory) > 0 || len(n.Distances) > 0; {
@@ -134,7 +136,7 @@ func (s *Step) check() error {
 	return errors.Join(errs...)
 }
 
-// checkAction checks that a step has at most one action.
+// checkAction checks that a step has at most one action, and that the values of the action are valid.
 func (s *Step) checkAction() error {
 	var errs []error
 	n := 0
@@ -201,7 +203,7 @@ func (r *Run) check() error {
 	return errors.Join(errs...)
 }
 
-// IDs returns the CPUs and memory nodes as ids.
+// IDs returns the ids of the CPUs and memory nodes in s.
 func (s *Static) IDs() (cpus, mems []int, err error) {
 	cpus, err = topology.ParseList(s.CPUs)
 	if err == nil {
@@ -229,11 +231,12 @@ func (c *Container) check() error {
 	return nil
 }
 
-func oneOf(what, got string, choice ...string) error {
-	for _, c := range choice {
-		if got == c {
+// oneOf returns an error if value is not one of choices. key is the name of the value's key in the error.
+func oneOf(key, value string, choices ...string) error {
+	for _, c := range choices {
+		if value == c {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: is %q, want one of %v", what, got, choice)
+	return fmt.Errorf("%s: is %q, want one of %v", key, value, choices)
 }

@@ -24,9 +24,9 @@ func (s *Scenario) expandManifests() error {
 	return errors.Join(errs...)
 }
 
-// expandManifest sets the pod and its containers from the manifest, as the API server and the kubelet convert it. It
-// leaves out init containers, because a step with Run does not wait for their end before it starts the other
-// containers.
+// expandManifest sets the pod and the containers from the manifest. It converts the manifest in the same way as the API
+// server and the kubelet. It leaves out init containers, because a step with Run does not wait for the end of a
+// container before it starts the next container.
 func (r *Run) expandManifest() error {
 	if len(r.Manifest) == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (r *Run) expandManifest() error {
 	return nil
 }
 
-// resourcesOf converts resources to those of a scenario.
+// resourcesOf converts resources to the type that scenarios use.
 func resourcesOf(r lifecycle.Resources) Resources {
 	return Resources{Shares: pointerOrNil(r.CPU.Shares), Quota: pointerOrNil(r.CPU.Quota), Period: pointerOrNil(r.CPU.Period), Memory: pointerOrNil(r.Memory.Limit)}
 }
@@ -105,6 +105,7 @@ func kubeletSpec(manifest json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(pod.Spec)
 }
 
+// defaultRequests sets the missing requests of a container to the values of its limits.
 func defaultRequests(container map[string]any) {
 	resources, _ := container["resources"].(map[string]any)
 	limits, _ := resources["limits"].(map[string]any)

@@ -33,7 +33,7 @@ func TestManifest(t *testing.T) {
 
 func TestManifestErrors(t *testing.T) {
 	for _, tt := range []struct{ from, to, want string }{
-		{"kind: Pod", "kind: Service", "steps[0].run[0].manifest: it has no pod or workload, only 1 Service"},
+		{"kind: Pod", "kind: Service", "steps[0].run[0].manifest: the manifest has no pod or workload, only 1 Service"},
 		{"kind: Pod,", "", "has no kind"},
 		{"cpu: 500m", "cpu: lots", `"lots"`},
 		{"- manifest:", "- pod: {name: x}\n        manifest:", "pod and containers come from the manifest"},

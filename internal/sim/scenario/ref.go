@@ -14,7 +14,7 @@ func PodRef(namespace, pod string) Ref { return Ref(namespace + "/" + pod) }
 // In returns the Ref of a container of the pod r.
 func (r Ref) In(container string) Ref { return r + "/" + Ref(container) }
 
-// Pod returns the Ref of the pod. For a container's Ref it is the container's pod.
+// Pod returns the Ref of the pod, also if r identifies a container of the pod.
 func (r Ref) Pod() Ref {
 	parts := strings.SplitN(string(r), "/", 3)
 	return Ref(strings.Join(parts[:min(len(parts), 2)], "/"))
@@ -35,9 +35,9 @@ func (r Ref) Names() (namespace, pod, container string) {
 	return parts[0], parts[1], parts[2]
 }
 
-// check returns an error for an invalid Ref. container is +1 if the Ref must identify a container, -1 if it must
-// identify a pod, and 0 for either.
-func (r Ref) check(container int) error {
+// check returns an error for an invalid Ref. kind is +1 if the Ref must identify a container, -1 if it must identify a
+// pod, and 0 if it may identify a pod or a container.
+func (r Ref) check(kind int) error {
 	parts := strings.Split(string(r), "/")
 	for _, p := range parts {
 		if p == "" {
@@ -47,9 +47,9 @@ func (r Ref) check(container int) error {
 	switch {
 	case len(parts) < 2 || len(parts) > 3:
 		return fmt.Errorf("%q: write namespace/pod or namespace/pod/container", r)
-	case container > 0 && len(parts) != 3:
+	case kind > 0 && len(parts) != 3:
 		return fmt.Errorf("%q names no container: write namespace/pod/container", r)
-	case container < 0 && len(parts) != 2:
+	case kind < 0 && len(parts) != 2:
 		return fmt.Errorf("%q names a container: write namespace/pod", r)
 	}
 	return nil

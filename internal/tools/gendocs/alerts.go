@@ -27,7 +27,8 @@ type alertRules struct {
 	} `json:"groups"`
 }
 
-// monitoringPage returns the existing page with a new line for each alert that says when the alert fires.
+// monitoringPage returns the existing page. In the section of each alert, it replaces the line that says when the alert
+// fires.
 func monitoringPage() (string, error) {
 	page, err := os.ReadFile(monitoringFile)
 	if err != nil {
@@ -58,7 +59,8 @@ func monitoringPage() (string, error) {
 	return string(page), nil
 }
 
-// wrapAtSpaces breaks a text at spaces, also in code: Markdown reads a line break there as a space.
+// wrapAtSpaces breaks a text at spaces. It does so also in code spans, because Markdown reads a line break in a code
+// span as a space.
 func wrapAtSpaces(text string) string {
 	const most = 120
 	var b strings.Builder

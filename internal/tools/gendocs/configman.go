@@ -17,15 +17,16 @@ trimtab\-config \- configuration of the Trimtab node agent
 .SH SYNOPSIS
 .I /etc/trimtab/config.yaml
 .SH DESCRIPTION
-One YAML file. A key that is missing has its default, and without a file all defaults apply. The agent refuses unknown,
-repeated and wrongly cased keys, and reports all problems with file and line. It watches the file, applies a valid change
-at once, and keeps the configuration that is in force if a change is invalid. The agent reads some keys only when it
-starts. The list marks them with "Read at the agent's start".
+The agent reads one YAML file. If a key is missing, its default applies. If there is no file, all defaults apply. The
+agent refuses unknown keys, repeated keys, and keys with wrong upper or lower case. It reports all problems with file and
+line. The agent watches the file and applies a valid change at once. If a change is invalid, the agent keeps the
+configuration that is in force. The agent reads some keys only when it starts. The list marks these keys with "Read at
+the agent's start".
 .PP
 .B trimtab config init
 writes a file with comments for this node,
 .B trimtab config check
-says what is wrong with one, and
+says what is wrong with a file, and
 .B trimtab config print
 shows all defaults. A file begins with
 .PP

@@ -16,8 +16,8 @@ func eventsPage() (string, error) {
 		"kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type==\"TrimtabReady\")]}'\n```" + `
 
 For authors of pods and for operators. This page says which Kubernetes events Trimtab writes, what each event means, and what
-to do. It also describes the node condition and the placement annotation. Events need ` + code("cluster.enabled") + `. With
-` + code("cluster.events") + ` (on by default) the agent writes them. On the node, ` + code("trimtab explain") + ` shows the same problems
+to do. It also describes the node condition and the placement annotation. The agent writes events only if both
+` + code("cluster.enabled") + ` and ` + code("cluster.events") + ` (on by default) are true. On the node, ` + code("trimtab explain") + ` shows the same problems
 with all details, and ` + code("trimtab events") + ` shows the journal of the node.
 
 ## Reasons
@@ -34,7 +34,7 @@ the meaning of a word. Each entry has the object of the event, the meaning, and 
 }
 
 var eventLimits = `
-## How many there are
+## How many events there are
 
 A pod has one event for each reason and node. If there is a new problem with the same reason, the agent changes the message
 and the time of this event and increases its count. A message has at most three problems; ` + code("trimtab explain") + ` shows all.
@@ -44,13 +44,13 @@ and the time of this event and increases its count. A message has at most three 
 * After a time without events, the first event waits up to five seconds, so that a thousand nodes do not write at once.
 
 An invalid ConfigMap has one event for all nodes. The first node that refuses a version of the ConfigMap writes the event.
-Its name is made from the version and the message, so the other nodes find it and write none. The event does not say how many
-nodes refuse the ConfigMap. For that, a node would have to change an event of another node. With a token that was stolen from
-one node, an attacker could then rewrite the events of all nodes. ` + code("kubectl trimtab nodes") + ` and the node condition say which
-nodes refuse it.
+The name of the event is made from the version and the message, so the other nodes find this event and write no event. The event
+does not say how many nodes refuse the ConfigMap: to count them, each node would need the right to change events of other nodes.
+An attacker with the token of one node could then rewrite the events of all nodes. ` + code("kubectl trimtab nodes") + ` and the node
+condition say which nodes refuse the ConfigMap.
 
 No pod waits for an event. While the API server is unreachable, the agent keeps the newest 256 events, and writes them when the
-API server answers again. ` + code("trimtab_cluster_events_total") + ` counts the events that were left out ([metrics.md](metrics.md)).
+API server answers again. The metric ` + code("trimtab_cluster_events_total") + ` counts the events that were left out ([metrics.md](metrics.md)).
 ` + code("reportingInstance") + ` and ` + code("source.host") + ` of an event name the node. By default, the API server deletes events after an
 hour.
 
@@ -58,15 +58,15 @@ hour.
 
 var conditionSection = `## The node condition
 
-The condition ` + code("TrimtabReady") + ` of the Node object says whether the agent works (` + code("cluster.nodeCondition") + `). No scheduler
-and no kubelet acts on it. It has these values and reasons:
+The condition ` + code("TrimtabReady") + ` of the Node object says whether the agent works (` + code("cluster.nodeCondition") + `). The scheduler
+and the kubelet ignore this condition. It has these values and reasons:
 
 ` + item("`True`, `Ready`: the agent is ready, as `/readyz` reports it ([metrics.md](metrics.md))") +
 	item("`True`, `ConfigurationRefused`: the agent works with the last valid configuration; the message says why it refused a newer one") +
 	item("`False`, `NotReady`: the agent is not ready; the message has the reason, like `/readyz`") +
 	item("`Unknown`, `AgentStopped`: the agent was stopped; containers keep their values") + `
-The agent writes the condition every ten to eleven minutes, and after a change. After a change it waits for a random time of at most
-4 seconds (30 seconds after its start). If an agent was killed, its last condition stays, and its ` + code("lastHeartbeatTime") + ` becomes
+The agent writes the condition every ten to eleven minutes, and after a change. After a change, the agent first waits for a random time
+of at most 4 seconds. After its start, it waits for at most 30 seconds. If an agent was killed, its last condition stays, and its ` + code("lastHeartbeatTime") + ` becomes
 older than 11 minutes. ` + code("trimtab release") + ` removes the condition and the annotations.
 
 `
@@ -77,7 +77,7 @@ var placementSection = `## The placement of a pod
 	`{"class":"dedicated","containers":{"app":{"cpus":"2-3","mems":"0","exclusive":true}}}` + "\n```" + `
 
 With ` + code("cluster.podAnnotation") + ` (off by default) the agent writes this annotation into each pod. It has the class of the pod,
-and the CPUs and memory nodes of its live containers, as lists in the kernel's format. Without ` + code("mems") + ` a container may use all
+and the CPUs and memory nodes of its live containers, as lists in the kernel's format. If ` + code("mems") + ` is missing, the container may use all
 memory nodes. The agent collects changes for ten seconds. Static pods have no annotation, because the kubelet owns their
 objects. The chart gives agents the right to change pods only if this key is on.
 `

@@ -34,10 +34,11 @@ func answers() []answer {
 	}
 }
 
-// answer is a document that a command prints. kind is "" for events: each is one line, with its own kind.
+// answer is a document that a command prints.
 type answer struct {
-	command, kind string
-	value         any
+	command string
+	kind    string // "" for events, because each event is one line with its own kind
+	value   any    // a value of the type of the document; for a list, of the list
 }
 
 // jsonPage returns docs/json.md.
@@ -70,7 +71,8 @@ and do not rename or remove any: a test compares the fields with a list of all e
 	return b.String(), nil
 }
 
-// fieldsOf lists the fields of a type in JSON with their paths and types.
+// fieldsOf lists the fields of a type in JSON with their paths and types. The parameter inside has the types that
+// contain t.
 func fieldsOf(t reflect.Type, path string, inside []reflect.Type) (all []string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -100,7 +102,7 @@ func fieldsOf(t reflect.Type, path string, inside []reflect.Type) (all []string)
 	return all
 }
 
-// nameIn returns a field's name from its tag, and "?" if the field may be left out.
+// nameIn returns a field's name from its tag, and "?" if an empty field is left out.
 func nameIn(tag, field string) (name, optional string) {
 	name, options, _ := strings.Cut(tag, ",")
 	if strings.Contains(options, "omit") {
@@ -109,7 +111,7 @@ func nameIn(tag, field string) (name, optional string) {
 	return cmp.Or(name, field), optional
 }
 
-// shadowed reports whether an outer field has the name of an embedded one.
+// shadowed reports whether a field of an embedded struct is hidden, because t has a field with the same name.
 func shadowed(t reflect.Type, f reflect.StructField) bool {
 	outer, _ := t.FieldByName(f.Name)
 	return !reflect.DeepEqual(outer.Index, f.Index)
@@ -120,7 +122,8 @@ var (
 	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
 )
 
-// jsonType describes a type in terms of JSON. It also returns the type whose fields follow.
+// jsonType describes a type in terms of JSON. It also returns the struct type of an object or of the elements of a
+// list; nil for other types.
 func jsonType(t reflect.Type) (string, reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

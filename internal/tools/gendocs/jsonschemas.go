@@ -71,7 +71,7 @@ func answerSchema(a answer) (*jsonschema.Schema, error) {
 // allows further fields.
 func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	o := jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{}}
-	encodedTypes(t, map[reflect.Type]bool{}, o.TypeSchemas)
+	addEncodedTypes(t, map[reflect.Type]bool{}, o.TypeSchemas)
 	s, err := jsonschema.ForType(t, &o)
 	if err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// encodedTypes collects the types within t that encode themselves, with their schemas.
-func encodedTypes(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.Type]*jsonschema.Schema) {
+// addEncodedTypes adds to found the types within t that encode themselves as text or JSON, with their schemas.
+func addEncodedTypes(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.Type]*jsonschema.Schema) {
 	if seen[t] {
 		return
 	}
@@ -99,16 +99,16 @@ func encodedTypes(t reflect.Type, seen map[reflect.Type]bool, found map[reflect.
 	}
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		encodedTypes(t.Elem(), seen, found)
+		addEncodedTypes(t.Elem(), seen, found)
 	case reflect.Struct:
 		for f := range t.Fields() {
-			encodedTypes(f.Type, seen, found)
+			addEncodedTypes(f.Type, seen, found)
 		}
 	}
 }
 
-// allowMoreFields makes a schema and all schemas within it allow further fields. It also allows null for mappings,
-// since an empty mapping is encoded as null.
+// allowMoreFields changes a schema and all schemas within it, so that they allow further fields. They then also allow
+// null for a mapping, because encoding/json encodes a nil map as null.
 func allowMoreFields(s *jsonschema.Schema) {
 	if s == nil {
 		return

@@ -22,29 +22,30 @@ func keysPage() (string, error) {
 		"trimtab explain NAMESPACE/POD    # what a running pod got for its keys\n```" + `
 
 For authors of pods with keys of Koordinator, Katalyst, rubik, nri-plugins or NRI's own plugins. A key is a label, an annotation
-or a resource name. This page says what each key does on a node with Trimtab. Each entry has the key, in brackets where it is
-written, and one of these words:
+or a resource name. This page says what each key does on a node with Trimtab. Each entry has the key, the place where the key is
+written (in brackets), and one of these words:
 
-` + item("**read**: the key has an effect. \"Requests\" has the kinds of its request; [authorization.md](authorization.md) says which "+
-		"namespaces may make it. \"Hooks\" has the parts of the agent that serve it ([hooks.md](hooks.md))") +
+` + item("**read**: the key has an effect. \"Requests\" lists the kinds of requests that the key makes; [authorization.md](authorization.md) says "+
+		"which namespaces may make them. \"Hooks\" lists the parts of the agent that serve the key ([hooks.md](hooks.md))") +
 		item("**not supported**: the key requests something that Trimtab does not do. For each pod with the key, `trimtab explain`, "+
 			"`trimtab status`, the log (`kind=unserved`) and `trimtab_refused_total{kind=\"unserved\"}` report this") +
 		item("**ignored**: the key requests nothing from a node agent, and the agent does not report it") + `
 In these cases a key that is read has no effect, and the agent reports it like a key that is not supported:
 
-` + item("All hooks that serve the key are off.") +
-		item("`dialects` in the [configuration](config.md) does not have the system of the key.") +
+` + item("All hooks that serve the key are disabled.") +
+		item("The list `dialects` in the [configuration](config.md) does not have the system of the key.") +
 		item("Only `placement.policy: pools` serves the key, and the policy is `none`.") + `
-Such a report never stops a pod, not even with ` + "`strict: true`" + `.
+The agent never refuses a pod because of such a report, not even with ` + "`strict: true`" + `.
 
 "Edits" says what happens if the key is changed while the pod runs. "take effect at once" needs a source of pod specs
-(` + "`podspec`" + ` in the [configuration](config.md)). Without it, an edit has no effect. A key with the word "scoped" can also be written as
+(` + "`podspec`" + ` in the [configuration](config.md)). If the agent has no such source, an edit has no effect. A key with the word "scoped" can also be written as
 ` + "`KEY/pod`\nand `KEY/container.NAME`" + `.
 `)
-	for _, title := range intent.KeySystems() {
-		fmt.Fprintf(&b, "\n## %s\n\n", title[1])
+	for _, system := range intent.KeySystems() {
+		name, title := system[0], system[1]
+		fmt.Fprintf(&b, "\n## %s\n\n", title)
 		for _, k := range intent.Keys() {
-			if k.System == title[0] {
+			if k.System == name {
 				text := joinNonEmpty(". ", k.Handling.String(), withLabel("Requests:", kindNames(k)), withLabel("Hooks:", codes(servingHooks(k))),
 					withLabel("Edits:", editEffects[k.Edit]))
 				b.WriteString(item(joinNonEmpty(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Location, text), sentence(upperFirst(k.Why)))))
@@ -54,6 +55,7 @@ Such a report never stops a pod, not even with ` + "`strict: true`" + `.
 	return b.String(), nil
 }
 
+// keyName returns the name of a key in Markdown, with its JSON member and the word "scoped" if they apply.
 func keyName(k intent.Key) string {
 	name := code(k.Name)
 	if k.Field != "" {
@@ -65,6 +67,7 @@ func keyName(k intent.Key) string {
 	return name
 }
 
+// kindNames returns the kinds of requests that a key makes, in Markdown.
 func kindNames(k intent.Key) string {
 	names := make([]string, len(k.Kinds))
 	for i, kind := range k.Kinds {

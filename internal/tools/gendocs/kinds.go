@@ -15,14 +15,14 @@ func kindsPage() (string, error) {
 ` + "```sh agent NAMESPACE/POD=shop/web\ntrimtab explain NAMESPACE/POD    # what a pod asks for, and what was granted or refused\n```" + `
 
 For operators who write rules of [authorization](authorization.md). A kind is one sort of request that a pod can make by labels
-and annotations, such as exclusive CPUs. This page says for each kind what a pod can request, what is the default if no rule matches,
+and annotations, such as exclusive CPUs. This page says for each kind what a pod can request, what the default is if no rule matches,
 and what other pods lose if the request is granted.
 
 ## Defaults
 
-Each entry has what the kind requests, the default and its reason, and the keys that request it ([keys.md](keys.md)). "allow" grants
-the request, and "refuse" does not grant it. "cap" grants it up to a limit: what Kubernetes itself gave the pod
-([what a cap is](authorization.md#what-a-cap-is)).
+Each entry says what a pod requests with this kind, what the default is and why, and which keys make the request
+([keys.md](keys.md)). "allow" grants the request, and "refuse" does not grant it. "cap" grants the request up to a limit: what
+Kubernetes itself gave the pod ([what a cap is](authorization.md#what-a-cap-is)). In the texts, "it" is the pod.
 
 `)
 	for _, d := range intent.Defaults() {
@@ -37,8 +37,8 @@ the request, and "refuse" does not grant it. "cap" grants it up to a limit: what
 ## What it costs others
 
 The scheduler reserves nothing for a pod without CPU and memory requests. Such a pod should take nothing from other pods. This
-list says for each kind what other pods lose if such a pod gets what the kind requests. If the default (in brackets) is to
-refuse, the pod gets it only by a rule of yours.
+list says for each kind what other pods lose if the agent grants the request to such a pod. In the texts, "it" is this pod. If
+the default (in brackets) is "refuse", the agent grants the request only if one of your rules allows it.
 
 `)
 	for _, d := range intent.Defaults() {

@@ -9,14 +9,14 @@ import (
 // columns is the maximum width of a line.
 const columns = 120
 
-// blockMark matches a word that starts a list, heading or quotation at the beginning of a Markdown line.
+// blockMark matches a word that would start a list, heading or quotation if it were the first word of a Markdown line.
 var blockMark = regexp.MustCompile(`^([-+*#>]+|[0-9]+[.)])$`)
 
-// wrap breaks text into lines of at most columns, the first after lead and all
-// others after rest. A code span stays on one line.
-func wrap(lead, rest, text string) string {
+// wrap breaks a text into lines of at most columns characters. The first line begins with firstPrefix, all other lines
+// begin with nextPrefix. A code span stays on one line.
+func wrap(firstPrefix, nextPrefix, text string) string {
 	var b strings.Builder
-	line, empty := lead, true
+	line, empty := firstPrefix, true
 	for _, word := range words(text) {
 		fits := utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= columns
 		switch {
@@ -26,7 +26,7 @@ func wrap(lead, rest, text string) string {
 			line += " " + word
 		default:
 			b.WriteString(line + "\n")
-			line = rest + word
+			line = nextPrefix + word
 		}
 		empty = false
 	}
@@ -34,7 +34,7 @@ func wrap(lead, rest, text string) string {
 	return b.String()
 }
 
-// words splits text at its spaces, except in code spans and before marks.
+// words splits a text at its spaces, except in code spans and before a word that matches blockMark.
 func words(text string) []string {
 	var list []string
 	for _, part := range strings.Fields(text) {
@@ -64,7 +64,7 @@ func joinNonEmpty(separator string, list ...string) string {
 	return strings.Join(some, separator)
 }
 
-// withLabel returns "name value", or "" without a value.
+// withLabel returns the name and the value with a space between them; "" if the value is "".
 func withLabel(name, value string) string {
 	if value == "" {
 		return ""
@@ -72,7 +72,7 @@ func withLabel(name, value string) string {
 	return name + " " + value
 }
 
-// sentence adds a full stop to text if it has no end.
+// sentence adds a full stop to a text that does not end with one.
 func sentence(text string) string {
 	if text == "" || strings.HasSuffix(text, ".") {
 		return text
@@ -83,10 +83,11 @@ func sentence(text string) string {
 // blockStart matches the beginning of a block that is not a paragraph.
 var blockStart = regexp.MustCompile("^(\\* |\\||#|<|```|$)")
 
-// reflowed wraps the paragraphs of a page. It leaves lists, tables, headings and code as they are.
-func reflowed(make func() (string, error)) func() (string, error) {
+// reflowed returns a function that makes a page and wraps its paragraphs. The function does not change lists, tables,
+// headings and code.
+func reflowed(makePage func() (string, error)) func() (string, error) {
 	return func() (string, error) {
-		page, err := make()
+		page, err := makePage()
 		if err != nil {
 			return "", err
 		}

@@ -25,8 +25,8 @@ func main() {
 
 // page is one generated file.
 type page struct {
-	name string
-	make func() (string, error)
+	name string                 // the path of the file in the directory docs
+	make func() (string, error) // returns the content of the file
 }
 
 func pages() []page {

@@ -17,12 +17,12 @@ For operators who monitor nodes. This page lists every metric and probe of the a
 
 ` + item("`/metrics`: the metrics below, and the usual metrics `go_…` and `process_…` of Go programs") +
 		item("`/healthz`: 200 while the process handles events; otherwise 503 and the reason. With 503 the process should be restarted. "+
-			"It is also 200 while a runtime, kubelet or API server does not answer") +
+			"The path also returns 200 while a runtime, kubelet or API server does not answer") +
 		item("`/readyz`: 200 while the agent is connected to a runtime, the decisions about its containers are applied, and each running "+
 			"container has a cgroup; otherwise 503 and the reason") + `
-By default the agent does not serve them, because everybody who can reach the port can read them. The commands on the node
-work without them: they use the status socket, which only root can open. ` + "`trimtab sysdump`" + ` also saves the metrics if the agent serves
-them.
+By default the agent does not serve these paths, because everybody who can reach the port can read them. The commands on the node
+do not need the paths: the commands use the status socket, which only root can open. ` + "`trimtab sysdump`" + ` also saves the metrics if
+the agent serves them.
 
 Every metric has base units (seconds, bytes), and counters begin at 0 when the agent starts. Each entry below has the type of the metric,
 its meaning, and its labels with their values. No label has the name of a pod, container or namespace. For single pods, use

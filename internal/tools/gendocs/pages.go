@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/trimtab/trimtab/internal/attach/cri" //nolint:depguard // as below
-	"github.com/trimtab/trimtab/internal/attach/nri" //nolint:depguard // fields.md is the attachment's own table
+	"github.com/trimtab/trimtab/internal/attach/cri" //nolint:depguard // fields.md shows the tables of the attachments
+	"github.com/trimtab/trimtab/internal/attach/nri" //nolint:depguard // fields.md shows the tables of the attachments
 	"github.com/trimtab/trimtab/internal/config"
 	"github.com/trimtab/trimtab/internal/hook"
 )
@@ -68,7 +68,7 @@ func sectionOf(k config.Key) string {
 	return in
 }
 
-// holdsValues reports whether a section has values of its own.
+// holdsValues reports whether a section directly contains a key that is not a section.
 func holdsValues(section config.Key) bool {
 	for _, k := range config.Keys() {
 		if rest, ok := strings.CutPrefix(k.Path, section.Path+"."); ok && !k.IsSection() && !strings.Contains(rest, ".") {
@@ -102,8 +102,9 @@ func restartNote(k config.Key) string {
 	}
 }
 
-// oneOf lists the values of a key, each in the given form. A key that may be empty has an empty value.
-func oneOf(values []string, form func(string) string) string {
+// oneOf returns a sentence with the values that a key can have. The function format formats a value. If "" is one of
+// the values, the sentence ends with "or empty".
+func oneOf(values []string, format func(string) string) string {
 	var some []string
 	empty := ""
 	for _, v := range values {
@@ -111,7 +112,7 @@ func oneOf(values []string, form func(string) string) string {
 			empty = ", or empty"
 			continue
 		}
-		some = append(some, form(v))
+		some = append(some, format(v))
 	}
 	return " One of " + strings.Join(some, ", ") + empty + "."
 }
@@ -125,12 +126,12 @@ func hooksPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generatedNotice + "# Hooks\n\n```sh agent [NAME]=oomScore\ntrimtab hooks [NAME]    # this page, for the program at hand\n```\n\n" + paragraph(`
 For operators and authors of pods. A hook is a part of the agent that sets values of pods and containers. This page says for each
-hook what it reads and sets, and how it differs from the system whose labels and annotations it reads.
+hook what the hook reads and sets. It also says how the hook differs from the system whose labels and annotations it reads.
 `+"`hooks.NAME.enabled` in the [configuration](config.md)"+` switches a hook on or off. The entries of each hook are:`) + "\n" +
 		item("**called at**: the steps in the life of a pod or container at which the hook computes values") +
 		item("**reads**: the labels and annotations of pods that the hook reads ([keys.md](keys.md))") +
 		item("**sets**: the fields of a container that the hook sets; **sets on the pod**: the fields of the pod's cgroup") +
-		item("**needs of the kernel**: the kernel features without which the hook does not work") +
+		item("**needs of the kernel**: the kernel features that the hook needs to work") +
 		item("**with other hooks**: what happens if other hooks set the same fields") +
 		item("**tested on**: the runtimes and kernels, real or simulated, on which tests run the hook"))
 	for _, h := range hook.Catalogue() {
@@ -146,9 +147,9 @@ hook what it reads and sets, and how it differs from the system whose labels and
 		row("sets on the pod", codes(stringsOf(h.SetsOnPod)))
 		row("needs of the kernel", strings.ReplaceAll(codes(h.KernelFeatures), "\\|", "` or `"))
 		row("with other hooks", h.Compose)
-		row("tested on", cmp.Or(h.TestedOn, "models of containerd and of the kernel; a real containerd if `test/real` runs its scenarios"))
+		row("tested on", cmp.Or(h.TestedOn, "models of containerd and of the kernel; a real containerd if `test/real` runs the scenarios of the hook"))
 		if len(h.Differs) > 0 {
-			b.WriteString("\nDifferences from the system whose keys it reads:\n\n")
+			b.WriteString("\nDifferences from the system whose keys the hook reads:\n\n")
 			for _, d := range h.Differs {
 				b.WriteString(item(d))
 			}
@@ -167,8 +168,8 @@ server) can read and set.
 The tables have every field of the messages in which a runtime describes pods and containers. The columns are:
 
 ` + item("**NRI** or **CRI**: the field in the message. **since**: the first NRI version with this field") +
-		item("**lifecycle**: the field of `internal/lifecycle` that policies read. If this is empty, policies cannot read the field, and the note below says why") +
-		item("**setting**: what a policy can set through this field. If this is empty, policies cannot set it") +
+		item("**lifecycle**: the field of `internal/lifecycle` that policies read. If this column is empty, policies cannot read the field, and a note below the table says why") +
+		item("**setting**: what a policy can set through this field. If this column is empty, policies cannot set the field") +
 		item("**set at**: \"create\" if the setting can be sent only at the creation of a container, \"live\" if it can also be sent later") + `
 | NRI | since | lifecycle | setting | set at |
 |---|---|---|---|---|
@@ -205,7 +206,8 @@ func noteItem(field, text string) string {
 	return item(code(field) + ": " + text)
 }
 
-// settableAt returns the cell of the column "set at" of a field.
+// settableAt returns the text for a field in the column "set at". The parameters report whether the field can be set
+// when a container is created, and later.
 func settableAt(atCreation, live bool) string {
 	switch {
 	case live:
@@ -249,7 +251,7 @@ func upperFirst(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + 
 // unsetAdjustments lists the fields of NRI's adjustments that no policy sets.
 func unsetAdjustments() string {
 	text := "\n## Adjustments of NRI that no policy sets\n\n" +
-		"Hooks, rules and hook servers of Trimtab set none of these fields. A container keeps the value of its request.\n\n"
+		"Hooks, rules and hook servers of Trimtab set none of these fields. A container keeps the value that the kubelet requested for it.\n\n"
 	for _, n := range nri.UnsetFields() {
 		text += noteItem(n.Proto, n.Reason)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// attachmentTitles has names of attachments for users. An attachment that it lacks is shown by its name in the code.
+// attachmentTitles has names of attachments for users, by their names in the code. For an attachment that is missing
+// here, the page shows the name in the code.
 var attachmentTitles = map[string]string{"nri": "NRI", "bypass": "bypass", "cri": "CRI proxy", "hooks": "hook server"}
 
 // deliveryNames has a short name for each delivery of a value, for the table of fields.
@@ -22,10 +23,10 @@ func parityPage() (string, error) {
 	b.WriteString(generatedNotice + `# Differences between attachments
 
 For people who choose a value of ` + "`attach`" + ` (the attachment: how the agent connects to the runtime). This page says which
-values an attachment sets later than the others, or not at all.
+values an attachment sets later than other attachments, or not at all.
 
 Except for what this page lists, the same pods get the same values with every attachment. The tables are made from declarations in
-the code. ` + "`test/conformance`" + ` checks them. It plays every scenario of ` + "`test/scenarios`" + ` with each attachment and without any, on
+the code. The tests in ` + "`test/conformance`" + ` check them. They play every scenario of ` + "`test/scenarios`" + ` with each attachment and without an attachment, on
 cgroup versions 1 and 2. After each step, the decisions and the values in force of every container and pod must be equal. A value
 that an attachment cannot set must be reported with the reason.
 
@@ -44,7 +45,7 @@ These words say when a value is in force:
 	} {
 		b.WriteString(item("**" + deliveryNames[w.delivery] + "**: " + w.text))
 	}
-	b.WriteString("\n## Fields\n\nThe column \"hooks\" has the [hooks](hooks.md) (parts of the agent) that set the field.\n\n| field | of the | hooks |")
+	b.WriteString("\n## Fields\n\nThe column \"hooks\" has the [hooks](hooks.md) (parts of the agent) that set the field.\n\n| field | set on the | hooks |")
 	rule := "\n|---|---|---|"
 	for _, a := range parity.Attachments() {
 		b.WriteString(" " + attachmentTitle(a) + " |")
@@ -73,8 +74,9 @@ does not support a field, the agent reports the value as not in force, with the 
 	return b.String(), nil
 }
 
-// attachmentLimits lists the values that an attachment does not set, with the reason, or sets only after the start of
-// the container, and its other limits.
+// attachmentLimits lists what an attachment cannot do: the fields that it does not set, with the reason, the fields
+// that it sets only after the start of the container, and its other limits. The index at selects the attachment's cells
+// in the rows of parity.Table.
 func attachmentLimits(at int, a parity.Attachment) string {
 	var b strings.Builder
 	var reasons []string
@@ -106,14 +108,14 @@ func runtimeRules() string {
 	b.WriteString(`
 ## What runtimes do not take
 
-Some runtimes refuse a value. Then the whole request fails, and the pod would not start. Others drop a value and report nothing.
-Trimtab does not send such values. If the kernel has a file for the field, Trimtab writes the value only to this file, and
-` + "`trimtab explain`" + ` says "only in the kernel" with the reason. Otherwise Trimtab reports the value as not in force. It reads the
-name and the release of the runtime from the runtime itself. The conformance tests play every scenario with simulated runtimes that
-refuse the same values.
+Some runtimes refuse certain values: the whole request fails, so the pod does not start. Other runtimes drop a value and report
+nothing. Trimtab does not send such values to such runtimes. If the kernel has a file for the field, Trimtab writes the value only to
+this file, and ` + "`trimtab explain`" + ` says "only in the kernel" with the reason. If the kernel has no such file, Trimtab reports the
+value as not in force. Trimtab gets the name and the release of the runtime from the runtime itself. The conformance tests play every
+scenario with simulated runtimes that refuse the same values.
 
-Each entry has the runtime and its releases, the field and the protocol, what the runtime does with the value, in which calls it does
-this, and the source of this knowledge. "an update of our own" is an update of a container that Trimtab sends.
+Each entry has the runtime and its releases, the field and the protocol, what the runtime does with the value, the calls in which the
+runtime does this, and the source of this knowledge. "An update that the agent sends" is not part of a request of the kubelet.
 
 `)
 	for _, r := range runtimes.Rules() {
@@ -130,7 +132,7 @@ this, and the source of this knowledge. "an update of our own" is an update of a
 	return b.String()
 }
 
-// lateFields lists the fields that an attachment sets only after the start.
+// lateFields lists the fields of containers that an attachment sets only after the start of the container.
 func lateFields(at int) string {
 	var fields []string
 	for _, r := range parity.Table() {

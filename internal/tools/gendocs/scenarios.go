@@ -20,7 +20,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// scenarioSources are the sources with the comments of a scenario's fields.
+// scenarioSources are the Go files whose comments describe the fields of a scenario.
 var scenarioSources = []string{
 	"../../sim/scenario/scenario.go", "../../sim/scenario/balloons.go", "../../sim/scenario/claims.go",
 	"../../sim/kernel/resctrl.go", "../../sim/kernel/cpufiles.go", "../../sim/kernel/tiers.go",
@@ -74,8 +74,8 @@ func scenariosPage() (string, error) {
 For people who try a policy before they use it on a node, and for authors of tests. This page lists every key of a scenario.
 
 A scenario is a YAML file with a node, a configuration and steps. ` + "`trimtab sim run`" + ` simulates the steps, such as the start of a pod.
-It uses the real agent with a simulated runtime and a simulated kernel. It needs no root, and changes nothing on the machine where it
-runs. After each step it compares the values in force with the values that the step expects (` + "`want`" + `). If a value differs, the
+The command uses the real agent with a simulated runtime and a simulated kernel. It does not need root, and changes nothing on the
+machine where it runs. After each step it compares the values in force with the values that the step expects (` + "`want`" + `). If a value differs, the
 exit code is 1. ` + "`trimtab sim serve --agent FILE`" + ` keeps the agent running after the last step. Then you can try ` + "`trimtab status`, `top`, `explain`" + `
 and the web page. [test/scenarios](../test/scenarios) has many scenarios.
 
@@ -117,6 +117,7 @@ func wrapFlow(text string) string {
 	return out.String()
 }
 
+// scenarioType describes the type of a key for users.
 func scenarioType(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[json.RawMessage]():
@@ -148,7 +149,7 @@ func scenarioSchema() (string, error) {
 	root.Title = "Trimtab scenario"
 	describeSchema(root, reflect.TypeFor[scenario.Scenario](), comments)
 	if key := undescribed(root); key != "" {
-		return "", fmt.Errorf("schema of scenarios: %s has no description: is the source of its type in scenarioSources?", key)
+		return "", fmt.Errorf("schema of scenarios: the key %s has no description: is the Go file of its type in scenarioSources?", key)
 	}
 	root.Properties["steps"].Items.Properties["restart"].Enum = []any{"agent", "runtime"}
 	root.Properties["steps"].Items.Properties["kubelet"].Enum = []any{"away", "back"}
@@ -175,8 +176,8 @@ func undescribed(s *jsonschema.Schema) string {
 	return cmp.Or(undescribed(s.Items), undescribed(s.AdditionalProperties))
 }
 
-// describeSchema writes the comments of a type's fields into its schema. The schema does not require keys that the
-// loader fills in, or for which the loader has better messages.
+// describeSchema writes the comments of a type's fields into the schema of the type. The schema does not require a key
+// if the loader of scenarios has a default for the key, or has a better message if the key is missing.
 func describeSchema(s *jsonschema.Schema, t reflect.Type, comments map[string]string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		next := s.Items
@@ -209,8 +210,9 @@ func describeSchema(s *jsonschema.Schema, t reflect.Type, comments map[string]st
 // requiredKeys are the keys without which the loader refuses a file.
 func requiredKeys() []string { return []string{"name", "node", "steps"} }
 
-// scenarioComments returns the comments of the fields of a scenario's types, by type and field. In the comments, keys
-// replace the names of Go fields. A field without a comment gets the comment of an earlier field that names it.
+// scenarioComments returns the comments of the fields of a scenario's types, by type and field. The comments have the
+// YAML keys in place of the names of Go fields. A field without a comment gets the comment of an earlier field that
+// mentions it.
 func scenarioComments() (map[string]string, error) {
 	all := map[string]string{}
 	for _, file := range scenarioSources {
@@ -232,8 +234,8 @@ func scenarioComments() (map[string]string, error) {
 
 var whitespace = regexp.MustCompile(`\s+`)
 
-// addFieldComments adds the comments of the fields of a struct type to all.
-func addFieldComments(all map[string]string, of string, s *ast.StructType) {
+// addFieldComments adds the comments of the fields of a struct type to the map comments, by type and field.
+func addFieldComments(comments map[string]string, typeName string, s *ast.StructType) {
 	var above []string
 	for _, f := range s.Fields.List {
 		text := f.Doc.Text()
@@ -246,12 +248,12 @@ func addFieldComments(all map[string]string, of string, s *ast.StructType) {
 				text = lastTextNaming(above, name.Name)
 			}
 			above = append(above, text)
-			all[of+"."+name.Name] = keysFor(s, text)
+			comments[typeName+"."+name.Name] = replaceFieldNames(s, text)
 		}
 	}
 }
 
-// lastTextNaming returns the last of the texts that names a field; "" if none does.
+// lastTextNaming returns the last of the texts that mentions a field; "" if no text mentions it.
 func lastTextNaming(texts []string, field string) string {
 	names := regexp.MustCompile(`\b` + field + `\b`)
 	for _, text := range slices.Backward(texts) {
@@ -262,8 +264,8 @@ func lastTextNaming(texts []string, field string) string {
 	return ""
 }
 
-// keysFor replaces the names of a type's fields by their keys.
-func keysFor(s *ast.StructType, text string) string {
+// replaceFieldNames replaces, in a text, the names of a type's fields by their YAML keys.
+func replaceFieldNames(s *ast.StructType, text string) string {
 	for _, f := range s.Fields.List {
 		if f.Tag == nil || len(f.Names) != 1 || f.Names[0].Name == "CPUs" { // CPUs is also an ordinary word
 			continue

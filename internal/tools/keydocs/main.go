@@ -1,6 +1,6 @@
 // Command keydocs reads the descriptions of configuration keys from the comments of package config and of the options
-// of hooks, rules and placement. It writes them as a table into package config, from which schema and docs are made. go
-// generate runs it in that package.
+// of hooks, rules and placement. It writes the descriptions as a table into package config. Schema and docs are made
+// from this table. go generate runs this command in the directory of package config.
 package main
 
 import (
@@ -23,6 +23,7 @@ func main() {
 	}
 }
 
+// writeDescriptions writes the table into the file descriptions.go in dir.
 func writeDescriptions(dir string) error {
 	table, err := descriptionsSource(dir)
 	if err != nil {
@@ -97,7 +98,7 @@ func writeFields(b *bytes.Buffer, t *ast.TypeSpec) {
 		}
 		for _, name := range f.Names {
 			about := strings.Join(strings.Fields(text), " ")
-			// Users know the key and not the field.
+			// Users know the key and not the Go field, so the text begins with the key.
 			if rest, ok := strings.CutPrefix(about, name.Name+" "); ok && f.Tag != nil {
 				about = keyOf(f.Tag.Value) + " " + rest
 			}
@@ -106,7 +107,7 @@ func writeFields(b *bytes.Buffer, t *ast.TypeSpec) {
 	}
 }
 
-// keyOf returns the key in a field's quoted tag.
+// keyOf returns the configuration key in the quoted tag of a field.
 func keyOf(tag string) string {
 	return reflect.StructTag(strings.Trim(tag, "`")).Get("json")
 }

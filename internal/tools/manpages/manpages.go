@@ -1,5 +1,5 @@
-// Package manpages writes the man pages of a tree of commands, and compares them with those of a directory. Only tests
-// of the programs call it, so that no program contains the generator.
+// Package manpages writes the man pages of a tree of commands, and compares them with the pages in a directory. Only
+// tests of the programs call this package, so that no program contains the generator.
 package manpages
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// Stale returns the differences between the pages that Write would write and those in a directory; "" if there are
-// none.
+// Stale returns the differences between the pages that Write would write and the pages in a directory; "" if there is
+// no difference.
 func Stale(dir string, root *cobra.Command) (string, error) {
 	want, err := pages(root)
 	if err != nil {
@@ -58,10 +58,10 @@ func Write(dir string, root *cobra.Command) error {
 	return err
 }
 
-// pages returns the pages by file name.
+// pages returns the text of each man page, by file name.
 func pages(root *cobra.Command) (map[string]string, error) {
 	root.DisableAutoGenTag = true
-	root.CompletionOptions.DisableDefaultCmd = true // `help completion` describes it
+	root.CompletionOptions.DisableDefaultCmd = true // no page for the command completion: `help completion` describes it
 	all := map[string]string{}
 	var visit func(*cobra.Command) error
 	visit = func(cmd *cobra.Command) error {
@@ -69,7 +69,7 @@ func pages(root *cobra.Command) (map[string]string, error) {
 			return nil
 		}
 		var b bytes.Buffer
-		// A fixed date, so that a page changes only with its command.
+		// The date is fixed, so that a page changes only if its command changes.
 		when := time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
 		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 		h := &doc.GenManHeader{Title: strings.ToUpper(name), Section: "1", Date: &when, Source: "Trimtab", Manual: "Trimtab"}

@@ -36,10 +36,10 @@ type packageSize struct {
 type typeSize struct {
 	name            string // the name with the package
 	methods, fields int
-	plain           bool // plain data: no method has a pointer receiver
+	plain           bool // plain data: no method of the type itself has a pointer receiver
 }
 
-// functionSize is a long function and its lines.
+// functionSize is a function and the number of its lines.
 type functionSize struct {
 	name  string
 	lines int
@@ -76,7 +76,7 @@ func measure(dir string) (*size, error) {
 	return m.size, nil
 }
 
-// listPackages returns the packages of the binary, and the name of the module.
+// listPackages returns the packages that cmd/trimtab consists of, and the name of the module.
 func listPackages(dir string) (all []goPackage, module string, err error) {
 	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps", "-export", "-tags", "nri_no_wasm,grpcnotrace", "-json=ImportPath,Dir,Export,GoFiles,Module", "./cmd/trimtab")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
@@ -91,19 +91,19 @@ func listPackages(dir string) (all []goPackage, module string, err error) {
 		} else if err != nil {
 			return nil, "", err
 		}
-		if rest, is := strings.CutSuffix(p.ImportPath, "/cmd/trimtab"); is {
+		if rest, isCommand := strings.CutSuffix(p.ImportPath, "/cmd/trimtab"); isCommand {
 			module = rest
 		}
 		all = append(all, p)
 	}
 }
 
-// isCounted reports whether a package is counted. The simulator is not counted.
+// isCounted reports whether a package of this module is counted. All are counted, except those of the simulator.
 func isCounted(name string) bool {
 	return name != "internal/sim" && !strings.HasPrefix(name, "internal/sim/")
 }
 
-// isFake reports whether a file is a fake of the kernel for tests and the simulator.
+// isFake reports whether a file has a fake kernel, which only tests and the simulator use.
 func isFake(file string) bool { return file == "fake.go" || strings.HasPrefix(file, "fake_") }
 
 // measurer measures packages one after the other.
@@ -114,9 +114,10 @@ type measurer struct {
 	size   *size
 }
 
+// measurePackage adds the sizes of a package, its types and its long functions to m.size.
 func (m *measurer) measurePackage(p goPackage) error {
 	var all, counted []*ast.File
-	here := packageSize{name: strings.TrimPrefix(p.ImportPath, m.module+"/")}
+	measured := packageSize{name: strings.TrimPrefix(p.ImportPath, m.module+"/")}
 	for _, name := range p.GoFiles {
 		text, err := os.ReadFile(filepath.Join(p.Dir, name))
 		if err != nil {
@@ -131,22 +132,22 @@ func (m *measurer) measurePackage(p goPackage) error {
 			continue
 		}
 		counted = append(counted, f)
-		here.lines += linesOf(text)
+		measured.lines += countLines(text)
 	}
-	if here.lines > 0 {
-		m.size.packages = append(m.size.packages, here)
+	if measured.lines > 0 {
+		m.size.packages = append(m.size.packages, measured)
 	}
 	checked, err := m.types.Check(p.ImportPath, m.fset, all, nil)
 	if err != nil {
 		return err
 	}
-	m.measureTypes(here.name, checked, counted)
-	m.measureFunctions(here.name, counted)
+	m.measureTypes(measured.name, checked, counted)
+	m.measureFunctions(measured.name, counted)
 	return nil
 }
 
-// linesOf counts lines of code.
-func linesOf(text []byte) int {
+// countLines counts the lines of Go code in a text that are not blank and not only a comment.
+func countLines(text []byte) int {
 	var s scanner.Scanner
 	fset := token.NewFileSet()
 	file := fset.AddFile("", fset.Base(), len(text))
@@ -167,8 +168,8 @@ func linesOf(text []byte) int {
 	}
 }
 
-// measureTypes counts the methods and fields of the types that the files declare. where is the name of the package.
-func (m *measurer) measureTypes(where string, p *types.Package, files []*ast.File) {
+// measureTypes counts the methods and fields of the types that the files declare.
+func (m *measurer) measureTypes(packageName string, p *types.Package, files []*ast.File) {
 	first := firstParameters(files)
 	for _, f := range files {
 		for _, d := range f.Decls {
@@ -179,8 +180,8 @@ func (m *measurer) measureTypes(where string, p *types.Package, files []*ast.Fil
 			for _, s := range decl.Specs {
 				spec, _ := s.(*ast.TypeSpec)
 				if named, is := p.Scope().Lookup(spec.Name.Name).Type().(*types.Named); is && !types.IsInterface(named) {
-					t := m.typeOf(named)
-					t.name, t.methods = where+"."+spec.Name.Name, t.methods+first[spec.Name.Name]
+					t := m.sizeOfType(named)
+					t.name, t.methods = packageName+"."+spec.Name.Name, t.methods+first[spec.Name.Name]
 					m.size.types = append(m.size.types, t)
 				}
 			}
@@ -188,7 +189,8 @@ func (m *measurer) measureTypes(where string, p *types.Package, files []*ast.Fil
 	}
 }
 
-func (m *measurer) typeOf(named *types.Named) typeSize {
+// sizeOfType counts the fields of a type, its methods, and the methods of its embedded fields.
+func (m *measurer) sizeOfType(named *types.Named) typeSize {
 	t := typeSize{plain: true, methods: types.NewMethodSet(types.NewPointer(named)).Len()}
 	for method := range named.Methods() {
 		receiver := method.Signature().Recv().Type()
@@ -197,35 +199,35 @@ func (m *measurer) typeOf(named *types.Named) typeSize {
 		}
 	}
 	if s, is := named.Underlying().(*types.Struct); is {
-		t.fields = m.fieldsOf(s)
+		t.fields = m.countFields(s)
 	}
 	return t
 }
 
-// fieldsOf counts the fields of a struct and of the module's structs that are embedded in it.
-func (m *measurer) fieldsOf(s *types.Struct) int {
+// countFields counts the fields of a struct. In place of an embedded struct of this module, it counts that struct's fields.
+func (m *measurer) countFields(s *types.Struct) int {
 	n := 0
 	for f := range s.Fields() {
 		n++
 		if !f.Embedded() {
 			continue
 		}
-		of := f.Type()
-		if p, is := of.(*types.Pointer); is {
-			of = p.Elem()
+		embedded := f.Type()
+		if p, is := embedded.(*types.Pointer); is {
+			embedded = p.Elem()
 		}
-		named, is := of.(*types.Named)
+		named, is := embedded.(*types.Named)
 		if !is || named.Obj().Pkg() == nil || !strings.HasPrefix(named.Obj().Pkg().Path(), m.module+"/") {
 			continue
 		}
 		if inner, is := named.Underlying().(*types.Struct); is {
-			n += m.fieldsOf(inner) - 1
+			n += m.countFields(inner) - 1
 		}
 	}
 	return n
 }
 
-// firstParameters counts functions by the type that their first parameter points to.
+// firstParameters counts, for each type of the package, the functions whose first parameter is a pointer to the type.
 func firstParameters(files []*ast.File) map[string]int {
 	first := map[string]int{}
 	for _, f := range files {
@@ -245,7 +247,7 @@ func firstParameters(files []*ast.File) map[string]int {
 }
 
 // measureFunctions collects the functions that are longer than maxFunctionLines.
-func (m *measurer) measureFunctions(where string, files []*ast.File) {
+func (m *measurer) measureFunctions(packageName string, files []*ast.File) {
 	for _, f := range files {
 		for _, d := range f.Decls {
 			decl, is := d.(*ast.FuncDecl)
@@ -254,7 +256,7 @@ func (m *measurer) measureFunctions(where string, files []*ast.File) {
 			}
 			lines := m.fset.Position(decl.End()).Line - m.fset.Position(decl.Pos()).Line + 1
 			if lines > maxFunctionLines {
-				m.size.longFunctions = append(m.size.longFunctions, functionSize{where + "." + decl.Name.Name, lines})
+				m.size.longFunctions = append(m.size.longFunctions, functionSize{packageName + "." + decl.Name.Name, lines})
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// corePackages has the packages that decide and apply. Packages below them also belong to the core.
+// corePackages has the packages that decide and apply. Packages in directories below them also belong to the core.
 var corePackages = []string{
 	"internal/conductor", "internal/engine", "internal/keeper", "internal/record", "internal/runtimesync", "internal/nodeview", "internal/facts",
 	"internal/placement/none", "internal/placement/pools", "internal/placement/kubelet", "internal/placement/balloons", "internal/placement/topologyaware", "internal/placement/class",
@@ -17,34 +17,34 @@ var corePackages = []string{
 
 // isCore reports whether a package belongs to the core.
 func isCore(name string) bool {
-	return slices.ContainsFunc(corePackages, func(h string) bool { return name == h || strings.HasPrefix(name, h+"/") })
+	return slices.ContainsFunc(corePackages, func(core string) bool { return name == core || strings.HasPrefix(name, core+"/") })
 }
 
-// report returns the printed report.
+// report returns the text that the command prints without -write.
 func (s *size) report() string {
 	var b strings.Builder
 	b.WriteString("lines of code, without comments, blanks, tests, generated code, simulator and fakes\n\n")
-	all, inner := 0, 0
+	all, core := 0, 0
 	for _, p := range s.packagesBySize() {
 		mark := ""
 		if isCore(p.name) {
-			mark, inner = " (core)", inner+p.lines
+			mark, core = " (core)", core+p.lines
 		}
 		all += p.lines
 		fmt.Fprintf(&b, "%7d  %s%s\n", p.lines, p.name, mark)
 	}
-	fmt.Fprintf(&b, "%7d  the core\n%7d  all\n\nmethods, fields of the biggest types\n\n", inner, all)
+	fmt.Fprintf(&b, "%7d  all core packages\n%7d  all packages\n\nmethods and fields of the biggest types\n\n", core, all)
 	for i, t := range s.biggestTypes() {
 		if i == 25 && !t.exceedsLimit() {
 			break
 		}
 		note := ""
 		if t.exceedsLimit() {
-			note = "  over " + fmt.Sprintf("%d methods or %d fields", maxMethods, maxFields)
+			note = "  more than " + fmt.Sprintf("%d methods or %d fields", maxMethods, maxFields)
 		}
 		fmt.Fprintf(&b, "%5d %5d  %s%s\n", t.methods, t.fields, t.name, note)
 	}
-	fmt.Fprintf(&b, "\nfunctions of more than %d lines\n\n", maxFunctionLines)
+	fmt.Fprintf(&b, "\nlines of functions with more than %d lines\n\n", maxFunctionLines)
 	for _, f := range s.longFunctions {
 		fmt.Fprintf(&b, "%7d  %s\n", f.lines, f.name)
 	}
@@ -55,12 +55,12 @@ func (s *size) packagesBySize() []packageSize {
 	return slices.SortedFunc(slices.Values(s.packages), func(a, b packageSize) int { return cmp.Or(b.lines-a.lines, cmp.Compare(a.name, b.name)) })
 }
 
-// exceedsLimit reports whether a type exceeds a limit.
+// exceedsLimit reports whether a type has more methods or fields than allowed. Plain data may have any number of fields.
 func (t typeSize) exceedsLimit() bool {
 	return t.methods > maxMethods || !t.plain && t.fields > maxFields
 }
 
-// biggestTypes returns the biggest types, those that exceed a limit first.
+// biggestTypes returns all types, those that exceed a limit first, and then those with the most methods.
 func (s *size) biggestTypes() []typeSize {
 	rank := func(t typeSize) int {
 		if t.exceedsLimit() {
@@ -73,7 +73,7 @@ func (s *size) biggestTypes() []typeSize {
 	})
 }
 
-// precision is the unit to which the table rounds lines of code, so that few changes alter the table.
+// precision is the number to whose multiples the table rounds lines of code, so that few changes alter the table.
 const precision = 50
 
 // table returns the table of ARCHITECTURE.md.
@@ -88,7 +88,7 @@ func (s *size) table() string {
 		sum += p.lines
 		name, methods, fields := "–", "–", "–"
 		for _, t := range s.biggestTypes() {
-			if of, short, _ := cutLast(t.name); of == p.name && t.methods > 0 {
+			if packageName, short, _ := cutLast(t.name); packageName == p.name && t.methods > 0 {
 				name, methods, fields = "`"+short+"`", fmt.Sprint(t.methods), fmt.Sprint(t.fields)
 				break
 			}
@@ -102,6 +102,7 @@ func (s *size) table() string {
 // roundedLines rounds a number of lines to a multiple of precision.
 func roundedLines(n int) int { return (n + precision/2) / precision * precision }
 
+// cutLast cuts a name at its last dot.
 func cutLast(name string) (before, after string, found bool) {
 	i := strings.LastIndexByte(name, '.')
 	if i < 0 {
@@ -121,7 +122,7 @@ func withTable(text, table string) (string, error) {
 	before, rest, opened := strings.Cut(text, tableStart)
 	_, after, closed := strings.Cut(rest, tableEnd)
 	if !opened || !closed {
-		return "", fmt.Errorf("the file lacks the comments around the table: %q and %q", tableStart, tableEnd)
+		return "", fmt.Errorf("the file has no table, because it lacks the comment %q or %q", tableStart, tableEnd)
 	}
 	return before + tableStart + table + tableEnd + after, nil
 }
@@ -133,9 +134,9 @@ func rewriteTable(dir, file string, s *size) error {
 	if err != nil {
 		return err
 	}
-	now, err := withTable(string(text), s.table())
+	rewritten, err := withTable(string(text), s.table())
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	return os.WriteFile(name, []byte(now), 0o644)
+	return os.WriteFile(name, []byte(rewritten), 0o644)
 }

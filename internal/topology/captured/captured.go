@@ -1,6 +1,6 @@
-// Package captured packs the kernel's files about a machine into an archive, and makes a machine of such an archive. It
-// packs only the files of a fixed list, so the archive has no names of users and no serial numbers. An archive may come
-// from an untrusted person, so reading one writes no file and is bounded.
+// Package captured packs the kernel's files about a machine into an archive, and makes a machine from such an archive.
+// It packs only the files of a fixed list, so the archive has no names of users and no serial numbers. An archive may
+// come from an untrusted person, so Open writes no file and limits the sizes that it reads.
 package captured
 
 import (
@@ -28,9 +28,9 @@ const archiveRoot = "trimtab-capture"
 // Limits of an archive. A node with 1024 CPUs has about 20,000 files with 2 MiB of text.
 const (
 	maxFiles        = 200_000
-	maxFileBytes    = 64 << 10
-	maxTotalBytes   = 64 << 20
-	maxArchiveBytes = 32 << 20
+	maxFileBytes    = 64 << 10 // of one file
+	maxTotalBytes   = 64 << 20 // of all files together
+	maxArchiveBytes = 32 << 20 // of the compressed archive
 )
 
 // archivedFiles are the files of an archive, as patterns below the root of the node. They describe only the
@@ -56,37 +56,37 @@ var archivedFiles = []string{
 	"proc/sys/kernel/osrelease", "proc/meminfo",
 }
 
-// Node is what an archive describes.
+// Node is the node that an archive describes.
 type Node struct {
 	Machine *topology.Machine
 	// CgroupV1 reports that the node had no cgroup v2 hierarchy at /sys/fs/cgroup.
 	CgroupV1 bool
-	// HugePages are the node's sizes of huge pages, such as 2MB. Disks has the device number of each disk, by its
-	// name.
+	// HugePages are the node's sizes of huge pages, such as 2MB. Disks has the device number of each disk, by the
+	// disk's name.
 	HugePages []string
 	Disks     map[string]string
 }
 
-// Pack writes the archive of a node whose root directory is host, and returns how many files are in it. It leaves out
-// files that it cannot read, such as those of offline CPUs, and files that are too large. It fails if it cannot
-// write, or if the node has no list of CPUs.
+// Pack writes the archive of a node whose root directory is host, and returns the number of files in the archive. It
+// leaves out files that it cannot read, such as those of offline CPUs, and files that are too large. It returns an
+// error if it cannot write the archive, or if the node has no list of online CPUs.
 func Pack(w io.Writer, host fs.FS) (files int, err error) {
 	if _, err := fs.Stat(host, "sys/devices/system/cpu/online"); err != nil {
-		return 0, fmt.Errorf("capture: %w", err)
+		return 0, fmt.Errorf("find the list of online CPUs: %w", err)
 	}
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
 	for _, pattern := range archivedFiles {
 		names, err := fs.Glob(host, pattern)
 		if err != nil {
-			return files, fmt.Errorf("capture %s: %w", pattern, err)
+			return files, fmt.Errorf("find the files %s: %w", pattern, err)
 		}
 		for _, name := range names {
 			text, err := fs.ReadFile(host, name)
 			if err != nil || len(text) > maxFileBytes {
 				continue
 			}
-			// The size is that of the text: files of /sys report a page.
+			// The size must be the length of the text, because stat reports the size of a page for every file in /sys.
 			h := &tar.Header{Name: path.Join(archiveRoot, name), Mode: 0o444, Size: int64(len(text)), Format: tar.FormatPAX}
 			err = t.WriteHeader(h)
 			if err == nil {
@@ -101,11 +101,11 @@ func Pack(w io.Writer, host fs.FS) (files int, err error) {
 	return files, errors.Join(t.Close(), z.Close())
 }
 
-// IsArchive reports whether a text begins like a gzip file, as archives do.
+// IsArchive reports whether a text begins like a gzip file. Archives are gzip files.
 func IsArchive(text []byte) bool { return bytes.HasPrefix(text, []byte{0x1f, 0x8b}) } // RFC 1952, 2.3.1
 
-// Open reads an archive that Pack wrote. It returns an error for another file, for an archive that has other files or
-// is too large, and for files that describe no valid machine.
+// Open reads an archive that Pack wrote. It returns an error for input that is no such archive, and for an archive that
+// is too large, has a file that Pack does not pack, or describes no valid machine.
 func Open(r io.Reader) (*Node, error) {
 	files, err := unpack(io.LimitReader(r, maxArchiveBytes))
 	if err != nil {
@@ -124,7 +124,7 @@ func Open(r io.Reader) (*Node, error) {
 		return nil, fmt.Errorf("captured node: %w", err)
 	}
 	var h lifecycle.Host
-	if h, err = sysfs.ReadHost(emptyNode{}, sys); err != nil {
+	if h, err = sysfs.ReadHost(emptyDev{}, sys); err != nil {
 		return nil, fmt.Errorf("captured node: %w", err)
 	}
 	n.HugePages, n.Disks = h.HugePages, h.Disks
@@ -133,19 +133,19 @@ func Open(r io.Reader) (*Node, error) {
 	return n, nil
 }
 
-// emptyNode is a directory without files: an archive has no device nodes.
-type emptyNode struct{}
+// emptyDev is an empty directory /dev, because an archive has no device nodes.
+type emptyDev struct{}
 
-// Open finds nothing.
-func (emptyNode) Open(name string) (fs.File, error) {
+// Open returns an error, because no file exists.
+func (emptyDev) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
-// unpack returns the files of an archive, by name below the node's root.
+// unpack returns the files of an archive, by their paths relative to the node's root.
 func unpack(r io.Reader) (map[string][]byte, error) {
 	z, err := gzip.NewReader(r)
 	if err != nil {
-		return nil, fmt.Errorf("not a compressed archive: %w", err)
+		return nil, fmt.Errorf("the input is not a compressed archive: %w", err)
 	}
 	files, total := map[string][]byte{}, 0
 	for t := tar.NewReader(io.LimitReader(z, 3*maxTotalBytes)); ; {
@@ -179,8 +179,8 @@ func unpack(r io.Reader) (map[string][]byte, error) {
 	return files, nil
 }
 
-// nameOf returns the path of a file below the node's root. It returns an error for a file that an archive must not
-// have.
+// nameOf returns the path of an archived file relative to the node's root. It returns an error for a file that an
+// archive must not have.
 func nameOf(h *tar.Header) (string, error) {
 	shown := h.Name[:min(len(h.Name), 100)]
 	if h.Typeflag != tar.TypeReg {
@@ -200,8 +200,8 @@ func nameOf(h *tar.Header) (string, error) {
 	return name, nil
 }
 
-// memoryFS returns a file system in memory with the given files. It uses an uncompressed zip archive,
-// which the standard library can read as a file system.
+// memoryFS returns a file system in memory with the given files. It writes the files to an uncompressed zip archive,
+// because the standard library can use such an archive as a file system.
 func memoryFS(files map[string][]byte) (fs.FS, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)

@@ -1,5 +1,5 @@
-// Package describe makes a machine from a short text such as "2s x 2n x 8c x 2t, 64GiB/node". It reads no files;
-// package sysfs does that.
+// Package describe makes a topology.Machine from a short text such as "2s x 2n x 8c x 2t, 64GiB/node". It reads no
+// files. To make the Machine of this host, use package sysfs.
 package describe
 
 import (
@@ -12,22 +12,23 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// DefaultMemory is the memory of each NUMA node if the text has none.
+// DefaultMemory is the memory of each NUMA node, in bytes, if the text has no memory.
 const DefaultMemory = 16 << 30
 
-// shape is the parsed text: how many groups of each level are in one group of the level around it.
+// shape is the parsed text.
 type shape struct {
+	// The numbers count the parts of one part of the next higher level, such as dies per socket. See levels.
 	sockets, dies, nodes, caches, cores, threads int
 	memory                                       uint64            // bytes per node
 	pages                                        map[uint64]uint64 // huge pages per node, by size in bytes
 	present                                      map[int]bool      // the CPUs that exist, by id; nil for all
 }
 
-// level is one level of the machine. field returns the field of a shape that has its number.
+// level is one level of the machine, such as dies.
 type level struct {
-	letter byte
-	name   string
-	field  func(*shape) *int
+	letter byte              // the letter of the level in the text
+	name   string            // for messages
+	field  func(*shape) *int // returns a pointer to the level's number in a shape
 }
 
 var levels = []level{
@@ -47,24 +48,24 @@ var memoryUnits = []struct {
 
 // Parse makes the machine that a text describes. The text begins with numbers that are joined by x. Each number has a
 // letter, in this order: sockets (s), dies per socket (d), NUMA nodes per die (n), L3 caches per node (l), cores (c)
-// and threads per core (t). Cores are counted per L3 cache, or per node if the text has no l. A missing number counts
-// as 1, but without l the L3 caches are unknown.
+// and threads per core (t). The number of cores is per L3 cache, or per node if the text has no l. A missing number
+// means 1. A missing l means that the L3 caches are unknown.
 //
-// The memory of each node, such as "64GiB/node", may follow after a comma. So may the huge pages that each node has
-// reserved, such as "16 x 1GiB pages/node".
+// Two other parts may follow, each after a comma: the memory of each node, such as "64GiB/node", and then the huge pages
+// that each node has reserved, such as "16 x 1GiB pages/node".
 //
-// CPUs are numbered as Linux does on most machines: first the first threads of all
-// cores, socket by socket and node by node, then the second threads.
+// CPUs are numbered as Linux does on most machines: first the first threads of all cores, socket by socket and node by
+// node, and then the second threads.
 func Parse(text string) (*topology.Machine, error) { return ParsePresent(text, "") }
 
-// ParsePresent makes the machine that a text describes, but with only the CPUs of present, a list such as "0-3,8" in
-// the kernel's format. If present is empty, all CPUs exist. The CPUs keep their numbers. A NUMA node without a CPU does
-// not exist.
-func ParsePresent(text, present string) (*topology.Machine, error) {
+// ParsePresent makes the machine that a text describes, but with only some of its CPUs. presentCPUs is the kernel list
+// of these CPUs, such as "0-3,8"; an empty list means all CPUs. The CPUs have the same numbers as without a list. NUMA
+// nodes without a CPU do not exist.
+func ParsePresent(text, presentCPUs string) (*topology.Machine, error) {
 	all := strings.Split(text, ",")
 	s, err := parseShape(all[0])
 	if err == nil {
-		err = s.setPresent(present)
+		err = s.setPresent(presentCPUs)
 	}
 	for i, rest := range all[1:] {
 		if err != nil {
@@ -86,6 +87,7 @@ func ParsePresent(text, present string) (*topology.Machine, error) {
 	return m, nil
 }
 
+// parseShape reads the numbers before the first comma.
 func parseShape(text string) (shape, error) {
 	s := shape{sockets: 1, dies: 1, nodes: 1, cores: 1, threads: 1, memory: DefaultMemory}
 	if strings.TrimSpace(text) == "" {
@@ -110,19 +112,20 @@ func parseShape(text string) (shape, error) {
 	return s, nil
 }
 
-// setPresent stores which CPUs exist, and returns an error if the description has too many CPUs.
-func (s *shape) setPresent(present string) error {
+// setPresent stores which CPUs exist. It returns an error if the description has too many CPUs, or if it lacks one of
+// presentCPUs.
+func (s *shape) setPresent(presentCPUs string) error {
 	// Each factor is at most MaxCPUs, so the product of six fits an int.
 	n, most := s.sockets*s.dies*s.nodes*max(s.caches, 1)*s.cores*s.threads, topology.MaxCPUs
-	if present != "" {
-		ids, err := topology.ParseList(present)
+	if presentCPUs != "" {
+		ids, err := topology.ParseList(presentCPUs)
 		if err != nil {
 			return fmt.Errorf("present CPUs: %w", err)
 		}
 		s.present, most = make(map[int]bool, len(ids)), topology.MaxID+1
 		for _, id := range ids {
 			if id >= n {
-				return fmt.Errorf("present CPUs %q: the description has only CPUs 0-%d, and no CPU %d", shorten(present), n-1, id)
+				return fmt.Errorf("present CPUs %q: the description has only CPUs 0-%d, and no CPU %d", shorten(presentCPUs), n-1, id)
 			}
 			s.present[id] = true
 		}
@@ -133,6 +136,7 @@ func (s *shape) setPresent(present string) error {
 	return nil
 }
 
+// parseLevel reads a number with its letter, such as "2s". It returns the index in levels, and the number.
 func parseLevel(field string) (index, count int, err error) {
 	for i, p := range levels {
 		if field[len(field)-1] != p.letter {
@@ -148,10 +152,11 @@ func parseLevel(field string) (index, count int, err error) {
 	return 0, 0, fmt.Errorf("%q is none of s (sockets), d (dies), n (nodes), l (L3 caches), c (cores), t (threads)", shorten(field))
 }
 
+// parseMemory reads the memory of each node, such as "64GiB/node", and returns it in bytes.
 func parseMemory(text string) (uint64, error) {
 	amount, per, hasNode := strings.Cut(strings.TrimSpace(text), "/")
 	if !hasNode || strings.TrimSpace(per) != "node" {
-		return 0, fmt.Errorf(`memory %q: write it per node, as in "64GiB/node"`, shorten(text))
+		return 0, fmt.Errorf(`memory %q: write the memory per node, as in "64GiB/node"`, shorten(text))
 	}
 	return parseBytes("memory", strings.TrimSpace(amount))
 }
@@ -161,7 +166,7 @@ func (s *shape) parsePages(text string) error {
 	number, size, hasSize := strings.Cut(text, "x")
 	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 32)
 	if err != nil || !hasSize {
-		return fmt.Errorf(`huge pages %q: write number and size, as in "16 x 1GiB pages/node"`, shorten(text))
+		return fmt.Errorf(`huge pages %q: write their number and size, as in "16 x 1GiB pages/node"`, shorten(text))
 	}
 	bytes, err := parseBytes("huge pages of", strings.TrimSpace(size))
 	if err != nil {
@@ -176,8 +181,8 @@ func (s *shape) parsePages(text string) error {
 	return nil
 }
 
-// parseBytes reads an amount with a unit. what is the first word of its errors.
-func parseBytes(what, amount string) (uint64, error) {
+// parseBytes reads an amount with a unit. Its errors begin with errorPrefix.
+func parseBytes(errorPrefix, amount string) (uint64, error) {
 	for _, u := range memoryUnits {
 		number, ok := strings.CutSuffix(amount, u.name)
 		if !ok {
@@ -185,13 +190,14 @@ func parseBytes(what, amount string) (uint64, error) {
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 64)
 		if err != nil || n == 0 || n > math.MaxInt64/u.bytes {
-			return 0, fmt.Errorf("%s %q is not an integer from 1 up that makes less than 2^63 bytes with its unit", what, shorten(number))
+			return 0, fmt.Errorf("%s %q: want a positive integer, and together with the unit less than 2^63 bytes", errorPrefix, shorten(number))
 		}
 		return n * u.bytes, nil
 	}
-	return 0, fmt.Errorf("%s %q has none of the units KiB, MiB, GiB, TiB", what, shorten(amount))
+	return 0, fmt.Errorf("%s %q has none of the units KiB, MiB, GiB, TiB", errorPrefix, shorten(amount))
 }
 
+// machine makes the machine with this shape.
 func (s shape) machine() (*topology.Machine, error) {
 	perNode := max(s.caches, 1) * s.cores
 	perDie := s.nodes * perNode

@@ -77,10 +77,10 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"9999999999999c": "not a number from 1",
 		"1000s x 1000c":  "the description has 1000000 CPUs; at most 1024 are supported",
 		"1024s x 1024d x 1024n x 1024l x 1024c x 1024t": "at most 1024 are supported",
-		"2c, 64GiB":           "write it per node",
+		"2c, 64GiB":           "write the memory per node",
 		"2c, 64GB/node":       "none of the units",
-		"2c, 0GiB/node":       "not an integer from 1 up",
-		"2c, 9999999TiB/node": "not an integer from 1 up",
+		"2c, 0GiB/node":       "want a positive integer",
+		"2c, 9999999TiB/node": "want a positive integer",
 	} {
 		_, err := Parse(text)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -12,7 +12,7 @@ import (
 
 func cpuPath(id int) string { return path.Join(cpuDir, "cpu"+strconv.Itoa(id)) }
 
-// cpus reads each online CPU's own directory, and the lists of isolated and
+// cpus reads the directory of each online CPU, and the lists of isolated and
 // tickless CPUs.
 func (r *reader) cpus(online []int) []topology.CPU {
 	isolated, noHz := r.list(cpuDir, "isolated"), r.list(cpuDir, "nohz_full")
@@ -42,8 +42,8 @@ func (r *reader) cpus(online []int) []topology.CPU {
 	return cpus
 }
 
-// withOffline adds offline CPUs, up to topology.MaxCPUs in all. The kernel's lists of isolated and tickless CPUs
-// include offline CPUs. An offline CPU gets the package and die of an online CPU of its NUMA node.
+// withOffline adds the offline CPUs to cpus, up to topology.MaxCPUs CPUs in all. The kernel's lists of isolated and
+// tickless CPUs include offline CPUs. An offline CPU gets the package and die of an online CPU of the same NUMA node.
 func (r *reader) withOffline(cpus []topology.CPU, offline []int, nodeOf func(id int) int) []topology.CPU {
 	if len(cpus) == 0 {
 		return nil
@@ -77,8 +77,8 @@ func (r *reader) offline(online []int) []int {
 	return out
 }
 
-// numberCores makes core numbers unique. On ARM with a device tree, core_id restarts in every cluster. Then each core
-// gets the id of its lowest thread as its number.
+// numberCores makes core numbers unique. On ARM with a device tree, core_id starts at 0 in every cluster. If cores have
+// the same number, each core gets the id of its lowest thread as its number.
 func numberCores(cpus []topology.CPU, threads [][]int) {
 	type coreKey struct{ pack, die, core int }
 	lists := map[coreKey]string{}
@@ -99,12 +99,13 @@ func numberCores(cpus []topology.CPU, threads [][]int) {
 	}
 }
 
-// cacheLists has the lists of CPUs that share a CPU's level 2 and 3 caches.
+// cacheLists has, for one CPU, the lists of CPUs that share its level 2 cache and its level 3 cache.
 type cacheLists struct{ l2, l3 string }
 
-func (r *reader) caches(cpu string) cacheLists {
+// caches reads the cache lists of a CPU from the CPU's directory.
+func (r *reader) caches(cpuDirectory string) cacheLists {
 	var c cacheLists
-	dir := path.Join(cpu, "cache")
+	dir := path.Join(cpuDirectory, "cache")
 	for _, name := range r.names(dir) {
 		if _, is := numberAfter(name, "index"); !is || r.text(dir, name, "type") == "Instruction" {
 			continue
@@ -119,8 +120,8 @@ func (r *reader) caches(cpu string) cacheLists {
 	return c
 }
 
-// numberCaches numbers caches in the order of their lowest CPUs. CPUs without a cache, such as
-// the low-power cores of some processors, count as one group.
+// numberCaches numbers the caches of each level in the order of their lowest CPUs. All CPUs without a cache of a level,
+// such as the low-power cores of some processors, get the same number.
 func numberCaches(cpus []topology.CPU, caches []cacheLists) {
 	l2, l3 := map[string]int{}, map[string]int{}
 	for i, c := range caches {
@@ -129,7 +130,7 @@ func numberCaches(cpus []topology.CPU, caches []cacheLists) {
 	}
 }
 
-// groupNumber returns the number of the cache that a list of CPUs shares. It gives each new list the next number.
+// groupNumber returns the number of the cache that the CPUs of a list share. It gives each new list the next number.
 func groupNumber(known map[string]int, list string) int {
 	n, is := known[list]
 	if !is {
@@ -139,9 +140,9 @@ func groupNumber(known map[string]int, list string) int {
 	return n
 }
 
-// classifyCores finds the efficient cores of hybrid processors. Intel's processors have a PMU for
-// each kind of core; ARM's report a capacity relative to the largest core (cpu_capacity, 1024). On
-// other processors the highest clock rates decide (slowCPUs).
+// classifyCores finds the efficient cores of hybrid processors. For Intel's processors, the kernel has a PMU for
+// each kind of core. For ARM's processors, it reports a capacity relative to the largest core (cpu_capacity, 1024). On
+// other processors, cores with a low maximum clock rate count as efficient (slowCPUs).
 func (r *reader) classifyCores(cpus []topology.CPU) {
 	efficient := map[int]bool{}
 	for _, name := range []string{"devices/cpu_atom/cpus", "devices/cpu_lowpower/cpus"} {
@@ -176,9 +177,8 @@ func (r *reader) classifyCores(cpus []topology.CPU) {
 	}
 }
 
-// slowCPUs returns the CPUs whose highest clock rate is less than four fifths of the highest of
-// all; none if a CPU does not report its rate. Differences between cores of one kind are
-// smaller.
+// slowCPUs returns the CPUs whose maximum clock rate is less than four fifths of the highest clock rate on the machine.
+// Differences between cores of the same kind are smaller. If the rate of one CPU is unknown, slowCPUs returns nil.
 func slowCPUs(cpus []topology.CPU) map[int]bool {
 	most, out := 0, map[int]bool{}
 	for _, c := range cpus {
@@ -194,8 +194,8 @@ func slowCPUs(cpus []topology.CPU) map[int]bool {
 	return out
 }
 
-// devices reads the NUMA nodes and CPUs near PCI functions. It leaves out bridges and the platform's own
-// peripherals (classes 05, 06, 08), since no pod needs to be near them.
+// devices reads the PCI functions, with the NUMA node and the CPUs near each function. It leaves out bridges and the
+// platform's own peripherals (classes 05, 06, 08), because no pod needs to be near them.
 func (r *reader) devices(cpus []topology.CPU) []topology.Device {
 	const dir = "bus/pci/devices"
 	index := make(map[int]int, len(cpus))
@@ -220,8 +220,8 @@ func (r *reader) devices(cpus []topology.CPU) []topology.Device {
 	return out
 }
 
-// charDeviceNumbers reads the numbers, major:minor, of a PCI function's character devices. The function's directory has
-// a directory for each device, such as infiniband_verbs/uverbs0.
+// charDeviceNumbers reads the device numbers, major:minor, of the character devices of a PCI function. The directory of
+// the PCI function has a directory for each device, such as infiniband_verbs/uverbs0.
 func (r *reader) charDeviceNumbers(dir, address string) []string {
 	found, err := fs.Glob(r.sys, path.Join(dir, address, "*", "*", "dev"))
 	r.keepError(path.Join(dir, address), err)

@@ -15,17 +15,17 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// deviceFiles are the patterns of device nodes that hooks give to containers.
+// deviceFiles are patterns of the names below /dev of device nodes that hooks give to containers.
 var deviceFiles = []string{
 	"nvidia[0-9]*", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset",
 	"infiniband/rdma_cm", "infiniband/uverbs[0-9]*",
 }
 
-// verbsDirs are the directories where the kernel names the verbs devices of PCI functions.
+// verbsDirs is the pattern of directories below /sys that have the names of the RDMA verbs devices of PCI functions.
 const verbsDirs = "bus/pci/devices/*/infiniband_verbs/uverbs*"
 
-// ReadHost reads which devices a node has, from the file systems usually mounted on
-// /dev and /sys. It leaves out what does not exist.
+// ReadHost reads the devices, disks, huge page sizes and memory nodes of a node, from the file systems that are usually
+// mounted on /dev and /sys. Missing files are not an error.
 func ReadHost(dev, sys fs.FS) (lifecycle.Host, error) {
 	h := lifecycle.Host{Devices: map[string]lifecycle.Device{}, Verbs: map[string]string{}}
 	for _, pattern := range deviceFiles {
@@ -46,7 +46,7 @@ func ReadHost(dev, sys fs.FS) (lifecycle.Host, error) {
 	slices.Sort(found)
 	for _, name := range found {
 		address := path.Base(path.Dir(path.Dir(name)))
-		if _, known := h.Verbs[address]; !known { // a function with several verbs devices gets the first
+		if _, known := h.Verbs[address]; !known { // if a PCI function has several verbs devices, the first one counts
 			h.Verbs[address] = path.Base(name)
 		}
 	}
@@ -67,8 +67,8 @@ func memoryNodes(sys fs.FS) []int {
 	return nodes
 }
 
-// hugePages reads the sizes of huge pages. The kernel names them in kB here, and as 2MB in
-// cgroup files.
+// hugePages reads the sizes of huge pages from the names of directories, such as hugepages-2048kB. It converts a size
+// to the form in the names of cgroup files, such as 2MB.
 func hugePages(sys fs.FS, h *lifecycle.Host) error {
 	found, err := fs.Glob(sys, "kernel/mm/hugepages/hugepages-*kB")
 	if err != nil {
@@ -89,7 +89,7 @@ func hugePages(sys fs.FS, h *lifecycle.Host) error {
 	return nil
 }
 
-// disks reads the numbers of whole disks, since cgroups limit only these.
+// disks reads the device numbers of whole disks. It needs no partitions, because cgroups limit only whole disks.
 func disks(sys fs.FS, h *lifecycle.Host) error {
 	found, err := fs.Glob(sys, "block/*/dev")
 	if err != nil {
@@ -98,7 +98,7 @@ func disks(sys fs.FS, h *lifecycle.Host) error {
 	for _, name := range found {
 		number, err := fs.ReadFile(sys, name)
 		if err != nil {
-			continue // the disk was removed in the meantime
+			continue // the disk was removed after the directory was read
 		}
 		if h.Disks == nil {
 			h.Disks = map[string]string{}
@@ -109,8 +109,8 @@ func disks(sys fs.FS, h *lifecycle.Host) error {
 	return nil
 }
 
-// charDevice reads the numbers of a character device. It follows no symbolic link, since the
-// target of a link in /dev may be anything.
+// charDevice reads the device numbers of a character device. It does not follow symbolic links, because a link in /dev
+// may lead to any file.
 func charDevice(dev fs.FS, name string) (lifecycle.Device, bool) {
 	info, err := fs.Lstat(dev, name)
 	if err != nil || info.Mode()&fs.ModeCharDevice == 0 || strings.HasPrefix(path.Base(name), ".") {
@@ -127,8 +127,8 @@ func charDevice(dev fs.FS, name string) (lifecycle.Device, bool) {
 	}, true
 }
 
-// ReadDevice reads one device node by its path below /dev, from the file system usually
-// mounted there: a character or block device, and no link.
+// ReadDevice reads the device node with a path below /dev, from the file system that is usually mounted on /dev. It
+// returns false if the path is not a character or block device. It does not follow symbolic links.
 func ReadDevice(dev fs.FS, path string) (lifecycle.Device, bool) {
 	name, below := strings.CutPrefix(path, "/dev/")
 	if !below || !fs.ValidPath(name) {

@@ -4,8 +4,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// tiers reads the kernel's order of memory by speed (since 6.1), by node id. A lower tier is
-// faster; DRAM is tier 4 (MEMTIER_ADISTANCE_DRAM in include/linux/memory-tiers.h).
+// tiers reads the kernel's memory tier of each node, by node id. The kernel has tiers since 6.1. A lower tier is
+// faster memory; DRAM is tier 4 (MEMTIER_ADISTANCE_DRAM in include/linux/memory-tiers.h).
 func (r *reader) tiers() map[int]int {
 	const dir = "devices/virtual/memory_tiering"
 	out := map[int]int{}
@@ -21,8 +21,8 @@ func (r *reader) tiers() map[int]int {
 	return out
 }
 
-// bandwidths reads, in MB/s and by node id, how fast the nearest CPUs read a node's memory, if
-// the firmware reports it (HMAT).
+// bandwidths reads the bandwidth with which the nearest CPUs read a node's memory, in MB/s by node id. Nodes whose
+// bandwidth the firmware does not report (HMAT) are left out.
 func (r *reader) bandwidths(nodes []topology.Node) map[int]int {
 	out := map[int]int{}
 	for _, n := range nodes {
@@ -33,10 +33,10 @@ func (r *reader) bandwidths(nodes []topology.Node) map[int]int {
 	return out
 }
 
-// classifyMemory sets the kind of memory of nodes without CPUs. The kernel's memory tier decides, or else the
-// bandwidth, or else the size. Bandwidth and size are compared with the average of the nodes with CPUs: HBM is
-// smaller than the DRAM next to it, and PMEM and CXL memory are larger. local has the ids of the nodes with CPUs,
-// online or not.
+// classifyMemory sets the kind of memory of nodes without CPUs. It uses the kernel's memory tier, or else the
+// bandwidth, or else the size. It compares bandwidth and size with the average of the nodes with CPUs: HBM is
+// smaller than the DRAM next to it, and PMEM and CXL memory are larger. The map local has the ids of the nodes with
+// CPUs, online or not.
 func classifyMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths map[int]int) {
 	var bytes, n, speed, timed int
 	for _, node := range nodes {
@@ -55,7 +55,7 @@ func classifyMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths
 		}
 		tier, mb := tiers[node.ID], bandwidths[node.ID]
 		switch {
-		case hasSeveralTiers(tiers) && tier > 0: // otherwise the kernel distinguishes no kinds
+		case hasSeveralTiers(tiers) && tier > 0: // with only one tier, the kernel does not distinguish kinds of memory
 			node.Kind = kindBySpeed(dramTier - tier)
 		case mb > 0 && timed > 0:
 			node.Kind = kindBySpeed(mb - speed/timed)
@@ -65,10 +65,11 @@ func classifyMemory(nodes []topology.Node, local map[int]bool, tiers, bandwidths
 	}
 }
 
-// dramTier is the memory tier of DRAM.
+// dramTier is the kernel's memory tier of DRAM.
 const dramTier = 4
 
-// kindBySpeed returns the kind of memory by how much faster than DRAM it is. A negative number means slower.
+// kindBySpeed returns HBM for memory that is faster than DRAM (faster is above 0), PMEM for slower memory, and
+// otherwise DRAM.
 func kindBySpeed(faster int) topology.MemoryKind {
 	switch {
 	case faster > 0:
@@ -79,7 +80,7 @@ func kindBySpeed(faster int) topology.MemoryKind {
 	return topology.DRAM
 }
 
-// hasSeveralTiers reports whether there is more than one tier.
+// hasSeveralTiers reports whether the nodes have more than one tier.
 func hasSeveralTiers(tiers map[int]int) bool {
 	seen := map[int]bool{}
 	for _, t := range tiers {

@@ -10,8 +10,8 @@ import (
 
 func nodePath(id int) string { return path.Join(nodeDir, "node"+strconv.Itoa(id)) }
 
-// nodes reads the NUMA nodes, the node of each CPU, and which nodes have CPUs,
-// online or not.
+// nodes reads the NUMA nodes. The result nodeOf has the node of each CPU. The result local has the ids of the nodes
+// that have CPUs, online or not.
 func (r *reader) nodes() (nodes []topology.Node, nodeOf map[int]int, local map[int]bool) {
 	nodeOf, local = map[int]int{}, map[int]bool{}
 	for _, name := range r.names(nodeDir) {
@@ -24,7 +24,7 @@ func (r *reader) nodes() (nodes []topology.Node, nodeOf map[int]int, local map[i
 		for _, c := range r.list(dir, "cpulist") {
 			nodeOf[c], local[id] = id, true
 		}
-		for _, entry := range r.names(dir) { // the links stay while a CPU is offline
+		for _, entry := range r.names(dir) { // the links cpuN also exist for offline CPUs
 			if c, isCPU := numberAfter(entry, "cpu"); isCPU {
 				nodeOf[c], local[id] = id, true
 			}
@@ -52,7 +52,7 @@ func (r *reader) memory(dir string) (bytes uint64, found bool) {
 	return 0, false
 }
 
-// distance reads how far a node is from all nodes, in their order.
+// distance reads the distances from a node to all nodes, in the order of the nodes.
 func (r *reader) distance(dir string) []int {
 	var out []int
 	for field := range strings.FieldsSeq(r.text(dir, "distance")) {
@@ -63,8 +63,8 @@ func (r *reader) distance(dir string) []int {
 	return out
 }
 
-// checkDistances drops all distances if a node does not have one for each node. Then a node
-// appeared or disappeared while the tree was read, or the firmware left some out.
+// checkDistances removes all distances if a node does not have a distance to each node. This happens if a node
+// appeared or disappeared while the files were read, or if the firmware did not report some distances.
 func checkDistances(nodes []topology.Node) {
 	complete := true
 	for _, n := range nodes {
@@ -77,7 +77,7 @@ func checkDistances(nodes []topology.Node) {
 	}
 }
 
-// hugePagesAt reads the number of huge pages in a node's pools, by page size in bytes.
+// hugePagesAt reads the number of huge pages of a node, by page size in bytes.
 func (r *reader) hugePagesAt(node string) map[uint64]uint64 {
 	var out map[uint64]uint64
 	dir := path.Join(node, "hugepages")

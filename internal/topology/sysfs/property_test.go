@@ -254,7 +254,7 @@ func TestOddities(t *testing.T) {
 				"node/node0/cpulist": "0-2", "node/node1/cpulist": "3", "node/node1/cpu4/uevent": "", "node/node1/cpu5/uevent": "",
 			},
 			func(m *topology.Machine) string {
-				return fmt.Sprint(m.Format(m.PlacesOf("4-7")), " ", m.CPUs[4].Node, m.CPUs[5].Package, m.CPUs[4].Isolated, " ", m.Format(m.Nodes[1].CPUs))
+				return fmt.Sprint(m.Format(m.KnownCPUsOf("4-7")), " ", m.CPUs[4].Node, m.CPUs[5].Package, m.CPUs[4].Isolated, " ", m.Format(m.Nodes[1].CPUs))
 			}, "4-5 1 1 true 3",
 		},
 		{

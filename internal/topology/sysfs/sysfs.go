@@ -1,8 +1,8 @@
-// Package sysfs reads a machine from a /sys tree: CPUs with their cores, clusters, dies,
-// packages, caches, kinds and clock rates; NUMA nodes with their memory, its kind, distances
-// and huge pages; isolated and tickless CPUs; and the NUMA nodes of PCI devices. For offline
-// CPUs it reads only the NUMA node, and whether they are isolated or tickless, because the kernel
-// hides the rest. Every file except the list of online CPUs may be missing.
+// Package sysfs reads the topology of a machine from a /sys tree: CPUs with their cores, clusters,
+// dies, packages, caches, kinds of cores and clock rates; isolated and tickless CPUs; NUMA nodes
+// with size and kind of memory, distances and huge pages; and the NUMA nodes of PCI devices. For
+// offline CPUs it reads only the NUMA node, and whether the CPUs are isolated or tickless, because
+// the kernel hides the rest. Every file except the list of online CPUs may be missing.
 package sysfs
 
 import (
@@ -21,10 +21,10 @@ const (
 	nodeDir = "devices/system/node"
 )
 
-// Read makes a machine from the files of /sys. Only the list of online CPUs must exist.
-// Without topology files every CPU is a core of its own in one package. Without NUMA
-// directories there is one node 0 with all CPUs and unknown memory. A file that exists and is
-// malformed is an error.
+// Read reads a machine from the files of /sys. Only the list of online CPUs must exist.
+// Without topology files, every CPU counts as a core of its own, and all CPUs are in one package.
+// Without NUMA directories, there is one node 0 with all CPUs and unknown memory. A malformed file
+// is an error.
 func Read(fsys fs.FS) (*topology.Machine, error) {
 	text, err := fs.ReadFile(fsys, path.Join(cpuDir, "online"))
 	if err != nil {
@@ -50,7 +50,7 @@ func Read(fsys fs.FS) (*topology.Machine, error) {
 	return topology.Build(l)
 }
 
-// ReadMemory reads only the NUMA nodes, without their CPUs, with their current memory.
+// ReadMemory reads only the NUMA nodes with their current memory, without their CPUs.
 func ReadMemory(fsys fs.FS) ([]topology.Node, error) {
 	r := &reader{sys: fsys}
 	nodes, _ := r.readNodes()
@@ -91,9 +91,8 @@ func (r *reader) keepError(name string, err error) {
 	}
 }
 
-// text returns a file without surrounding space; "" if it is missing. Some files cannot be read
-// while their CPU goes offline, or if the machine does not know the answer; they count as
-// missing.
+// text returns the content of a file without surrounding space; "" if the file is missing. Some files cannot be read
+// while a CPU goes offline, or if a driver does not know the value. Such files count as missing.
 func (r *reader) text(parts ...string) string {
 	name := path.Join(parts...)
 	b, err := fs.ReadFile(r.sys, name)
@@ -103,7 +102,7 @@ func (r *reader) text(parts ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// number reads one number. It returns def if the file is missing, or if the number means "not known":
+// number reads one number from a file. It returns def if the file is missing, or if the number means "not known":
 // -1 on some machines, and sometimes 0xffff on x86.
 func (r *reader) number(def int, parts ...string) int {
 	text := r.text(parts...)
@@ -120,7 +119,7 @@ func (r *reader) number(def int, parts ...string) int {
 	return n
 }
 
-// list reads a kernel list of ids. Some kernels write an empty one as "(null)".
+// list reads a kernel list of ids. Some kernels write an empty list as "(null)".
 func (r *reader) list(parts ...string) []int {
 	text := r.text(parts...)
 	if text == "(null)" {
@@ -131,7 +130,7 @@ func (r *reader) list(parts ...string) []int {
 	return ids
 }
 
-// names lists a directory; empty if it is missing.
+// names returns the names of the entries of a directory; none if the directory is missing.
 func (r *reader) names(parts ...string) []string {
 	name := path.Join(parts...)
 	entries, err := fs.ReadDir(r.sys, name)
@@ -145,8 +144,8 @@ func (r *reader) names(parts ...string) []string {
 	return out
 }
 
-// isAbsent reports whether an error means that there is nothing to read. Drivers return ENODEV,
-// ENXIO, EINVAL and the like for unknown values. A file without read permission is not absent.
+// isAbsent reports whether err is nil, or means that a file is missing or has no known value. Drivers return ENODEV,
+// ENXIO, EINVAL and similar errors for unknown values. A file without read permission is not absent.
 func isAbsent(err error) bool {
 	return err == nil || errors.Is(err, fs.ErrNotExist) || isUnknown(err)
 }

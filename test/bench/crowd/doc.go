@@ -1,3 +1,4 @@
-// Package crowd benchmarks attachments with the embedded runtime and up to a thousand pods: how long they take to list
-// all containers, and how much CPU time they use on an idle node. It only asserts that all list the same containers.
+// Package crowd benchmarks attachments with the embedded runtime and up to a thousand pods: how long an attachment
+// takes to list all containers, and how much CPU time it uses on an idle node. The only assertion of the package is
+// that all attachments list the same containers.
 package crowd

@@ -81,7 +81,7 @@ func (n *node) rest() {
 }
 
 // updates returns the number of updates that the runtime received.
-func (n *node) updates() int { return int(n.criServer.Updates()) }
+func (n *node) updates() int { return int(n.criServer.UpdateCalls()) }
 
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()

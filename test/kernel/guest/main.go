@@ -1,5 +1,5 @@
-// Command guest runs the kernel script on the machine on which it is started, and prints the recording. It needs a
-// machine for itself.
+// Command guest runs the script of test/kernel/script on the kernel of this machine, and writes the recording of the
+// kernel's answers. The script changes the root cgroups and takes CPUs offline, so it needs a machine of its own.
 package main
 
 import (
@@ -14,9 +14,9 @@ import (
 )
 
 func main() {
-	dir := flag.String("cgroup", "/sys/fs/cgroup", "where the hierarchies are mounted")
-	task := flag.Bool("task", false, "run as a task of the script")
-	out := flag.String("out", "/dev/stdout", "where to write the recording")
+	dir := flag.String("cgroup", "/sys/fs/cgroup", "directory where the cgroup hierarchies are mounted")
+	task := flag.Bool("task", false, "run as a task of the script, which uses memory; the program starts itself with this flag")
+	out := flag.String("out", "/dev/stdout", "file for the recording")
 	flag.Parse()
 	if *task {
 		kernel.Task(os.Stdin, os.Stdout)
@@ -28,6 +28,7 @@ func main() {
 	}
 }
 
+// run runs the script in the cgroup hierarchies below dir, and writes the recording to the file out.
 func run(dir, out string) error {
 	tree, err := cgroup.OpenRoot(dir)
 	if err != nil {

@@ -2,7 +2,7 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// partitionCases returns the cases for cpuset partitions, which version 2 has.
+// partitionCases returns the cases for cpuset partitions, which only version 2 has.
 func partitionCases() []Case {
 	tree := steps(mkdir("k"), enable("k", "+cpuset"), mkdir("k/a", "k/b"), enable("k/a", "+cpuset"), mkdir("k/a/c"))
 	all := []string{

@@ -2,7 +2,7 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// probeCases returns the feature probes that the agent makes.
+// probeCases returns the cases with the agent's probes of kernel features.
 func probeCases() []Case {
 	features := []string{
 		"cpu", "cpuset", "memory", "io", "blkio", "hugetlb", "nonsense", "cpu.idle", "cpu.max.burst", "cpu.bvt_warp_ns", "cpu.uclamp.min", "cpu.weight", "cpuset.cpus.partition",

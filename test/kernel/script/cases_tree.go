@@ -2,7 +2,7 @@ package script
 
 import "github.com/trimtab/trimtab/internal/cgroup"
 
-// treeCases returns the cases for making and removing cgroups, for controllers and tasks.
+// treeCases returns the cases for making and removing cgroups, enabling controllers and moving tasks.
 func treeCases() []Case { return append(treeCasesV2(), treeCasesV1()...) }
 
 func treeCasesV2() []Case {

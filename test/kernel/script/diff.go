@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Difference is a difference between two answers to a step.
+// Difference is a difference between the answers of two kernels to a step.
 type Difference struct {
 	Case, Step string
 	What       string // "errno", or the file whose text differs
-	A, B       string
+	A, B       string // the two answers, as text
 	// Reason is why the difference is intended, or "".
 	Reason string
 }
 
-// Compare returns the differences between two recordings of the same script.
+// Compare returns the differences between the answers of two kernels to the same script.
 func Compare(a, b []Answers) []Difference {
 	var out []Difference
 	if len(a) != len(b) {
@@ -42,7 +42,7 @@ func compareStep(name string, a, b Answer) []Difference {
 		}
 	}
 	add("step", a.Step, b.Step)
-	add("errno", accepted(a.Err), accepted(b.Err))
+	add("errno", resultOf(a.Err), resultOf(b.Err))
 	if len(a.FileTexts) != len(b.FileTexts) {
 		add("files", fmt.Sprint(len(a.FileTexts)), fmt.Sprint(len(b.FileTexts)))
 		return out
@@ -53,14 +53,15 @@ func compareStep(name string, a, b Answer) []Difference {
 	return out
 }
 
-func accepted(errno string) string {
+// resultOf returns the name of an error, or "accepted" if there is none.
+func resultOf(errno string) string {
 	if errno == "" {
 		return "accepted"
 	}
 	return errno
 }
 
-// Table formats differences for people, one per line below its case.
+// Table formats differences as text for people: the name of each case, and below it one line for each difference.
 func Table(nameA, nameB string, all []Difference) string {
 	var b strings.Builder
 	last, reason := "", ""

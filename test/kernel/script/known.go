@@ -2,7 +2,8 @@ package script
 
 import "path"
 
-// knownDifference is an intended difference between the fake and real kernels.
+// knownDifference is an intended difference between the simulated kernel and a real one. An empty pattern matches
+// everything.
 type knownDifference struct {
 	kernel string // pattern of Recording.Kernel
 	name   string // pattern of the case
@@ -27,7 +28,8 @@ var knownDifferences = []knownDifference{
 	},
 }
 
-// Explain fills in the reasons of intended differences between a kernel and the fake, and returns the others.
+// Explain sets the Reason of each intended difference between a real kernel and the simulated one, and returns the
+// other differences. The result used has the indexes of the rows of knownDifferences that matched.
 func Explain(kernel string, all []Difference) (unexplained []Difference, used map[int]bool) {
 	used = map[int]bool{}
 	for i := range all {
@@ -46,6 +48,7 @@ func Explain(kernel string, all []Difference) (unexplained []Difference, used ma
 	return unexplained, used
 }
 
+// match reports whether a text matches a pattern of path.Match. An empty pattern matches every text.
 func match(pattern, text string) bool {
 	if pattern == "" {
 		return true

@@ -9,11 +9,11 @@ import (
 
 // Recording has the answers of one kernel.
 type Recording struct {
-	Kernel  string    `json:"kernel"`  // as uname -r
-	Version string    `json:"version"` // of the cgroups, "v1" or "v2"
-	CPUs    string    `json:"cpus"`    // online
-	Mems    string    `json:"mems"`
-	Modules string    `json:"modules"` // "bfq" where the kernel has that scheduler
+	Kernel  string    `json:"kernel"`  // the kernel's release, as uname -r prints it
+	Version string    `json:"version"` // the cgroup version, "v1" or "v2"
+	CPUs    string    `json:"cpus"`    // the online CPUs, as a kernel list
+	Mems    string    `json:"mems"`    // the NUMA nodes with memory, as a kernel list
+	Modules string    `json:"modules"` // "bfq" if the kernel has this I/O scheduler; otherwise ""
 	Cases   []Answers `json:"cases"`
 }
 
@@ -26,17 +26,18 @@ type Answers struct {
 // Answer is the kernel's answer to one step.
 type Answer struct {
 	Step      string     `json:"step"`
-	Err       string     `json:"err,omitempty"` // the errno's name, "" if the kernel accepted the step
+	Err       string     `json:"err,omitempty"` // the name of the errno; "" if the kernel accepted the step
 	FileTexts []FileText `json:"shows,omitempty"`
 }
 
-// FileText is the text of a file after a step, or "!ENOENT" and the like if it could not be read.
+// FileText is the text of a file after a step. If the file could not be read, the text is "!" and the name of the
+// errno, such as "!ENOENT".
 type FileText struct {
 	File string `json:"file"`
 	Text string `json:"text"`
 }
 
-// Write writes a recording as JSON with one step per line, so that a diff of two is readable.
+// Write writes a recording as JSON with one step per line, so that a diff of two recordings is readable.
 func (r Recording) Write(w io.Writer) error {
 	var b bytes.Buffer
 	enc := func(v any) string {
@@ -73,7 +74,7 @@ func ParseRecording(data []byte) (Recording, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
-		return r, fmt.Errorf("recording of a kernel: %w", err)
+		return r, fmt.Errorf("parse the recording of a kernel: %w", err)
 	}
 	return r, nil
 }

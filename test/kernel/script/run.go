@@ -24,23 +24,26 @@ type Kernel interface {
 	SetOnline(cpu int, online bool) error
 }
 
-// Tasks are the processes that the script moves between cgroups.
+// Tasks starts and ends tasks, which are processes that the script moves between cgroups.
 type Tasks interface {
-	// Spawn starts a task and returns its pid; Grow makes it use memory; Kill ends it and returns when it has ended.
+	// Spawn starts a task and returns its pid.
 	Spawn() (pid int, err error)
+	// Grow makes a task use more memory.
 	Grow(pid int, bytes int64) error
+	// Kill ends a task, and returns when the task has ended.
 	Kill(pid int) error
-	// AwaitEnd waits until the kernel has ended a task, as the OOM killer does.
+	// AwaitEnd waits until the kernel, for example its OOM killer, has ended a task.
 	AwaitEnd(pid int) error
 }
 
 // Machine describes the machine of a run.
 type Machine struct {
 	Version cgroup.Version
-	// Base is the cgroup below which the script stays, "" for the root of the hierarchies. With a Base, the run leaves out
-	// the cases that need the root.
+	// Base is the cgroup below which the script makes its cgroups; "" for the root of the hierarchies. If Base is not "",
+	// the run leaves out the cases that need the root.
 	Base string
-	// Device is the number of a block device. With "" the run leaves out the steps that need one.
+	// Device is the number of a block device, as MAJOR:MINOR. If it is "", the run leaves out the steps that need a block
+	// device.
 	Device string
 }
 
@@ -67,14 +70,16 @@ func Run(k Kernel, m Machine) ([]Answers, error) {
 	return out, nil
 }
 
+// runner runs the steps of one case.
 type runner struct {
 	kernel  Kernel
 	machine Machine
-	tasks   map[string]int
-	dirs    []string
-	offline []int
+	tasks   map[string]int // pids of the running tasks, by the name of the task
+	dirs    []string       // cgroups that the case made and did not remove
+	offline []int          // CPUs that the case took offline
 }
 
+// step runs a step and returns the kernel's answer.
 func (r *runner) step(s Step) Answer {
 	a := Answer{Step: s.String(), Err: r.errno(r.do(s))}
 	if s.Op == Probe {
@@ -87,6 +92,7 @@ func (r *runner) step(s Step) Answer {
 	return a
 }
 
+// do does the operation of a step.
 func (r *runner) do(s Step) error {
 	switch s.Op {
 	case Mkdir:
@@ -119,6 +125,7 @@ func (r *runner) do(s Step) error {
 	return r.task(s)
 }
 
+// task does the operation of a step on a task.
 func (r *runner) task(s Step) error {
 	var err error
 	pid := r.tasks[s.Path]
@@ -141,7 +148,8 @@ func (r *runner) task(s Step) error {
 	return err
 }
 
-// fillNames replaces the names in a text by the pids and device numbers of this run.
+// fillNames replaces the names of tasks, such as $t, and the name $dev in a text by the pids and the device number of
+// this run.
 func (r *runner) fillNames(text string) string {
 	if !strings.Contains(text, "$") {
 		return text
@@ -152,7 +160,8 @@ func (r *runner) fillNames(text string) string {
 	return strings.ReplaceAll(text, "$dev", r.machine.Device)
 }
 
-// show reads a file and replaces the pids and device numbers of this run by names.
+// show returns the text of a file. It replaces the pids and the device number of this run by names, so that two runs
+// have the same text.
 func (r *runner) show(file string) string {
 	data, err := r.kernel.ReadFile(r.file(file))
 	if err != nil {
@@ -161,7 +170,7 @@ func (r *runner) show(file string) string {
 	text := strings.TrimSuffix(string(data), "\n")
 	base := path.Base(file)
 	if base == "memory.current" || base == "memory.usage_in_bytes" {
-		return "bytes" // the value includes what the kernel itself uses
+		return "bytes" // the number differs between runs, because it includes memory that the kernel itself uses
 	}
 	if base == "cgroup.procs" || base == "tasks" {
 		var names []string
@@ -179,8 +188,10 @@ func (r *runner) show(file string) string {
 	return text
 }
 
+// dir returns the path of a directory of the script, below the machine's Base.
 func (r *runner) dir(d string) string { return path.Join(r.machine.Base, d) }
 
+// file returns the path of a file of the script in its hierarchy, below the machine's Base.
 func (r *runner) file(f string) string {
 	if controller, rest, given := strings.Cut(f, ":"); given {
 		return hierarchyPath(r.machine.Version, controller+":"+r.dir(rest))
@@ -188,7 +199,7 @@ func (r *runner) file(f string) string {
 	return hierarchyPath(r.machine.Version, r.dir(f))
 }
 
-// errno returns the name of a kernel error, "" for none.
+// errno returns the name of a kernel error, such as EINVAL; "" for nil.
 func (r *runner) errno(err error) string {
 	var errno syscall.Errno
 	switch {

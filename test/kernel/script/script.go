@@ -9,13 +9,14 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// Case is a part of the script that starts on an empty tree. The run removes everything that it makes before the next.
+// Case is a part of the script that starts on an empty cgroup tree. After each case, the run removes everything that
+// the case made.
 type Case struct {
 	Name string
-	// On is the cgroup version that the case needs; 0 means that it runs on both.
+	// On is the cgroup version that the case needs; 0 means that the case runs on both versions.
 	On cgroup.Version
-	// Root is set if the case changes the root of a hierarchy, or takes CPUs offline: it runs only on a machine of its
-	// own.
+	// Root means that the case changes the root of a hierarchy or takes CPUs offline. Such a case runs only if
+	// Machine.Base is "", for example in a virtual machine.
 	Root  bool
 	Steps []Step
 }
@@ -29,25 +30,25 @@ const (
 	Rmdir    Op = "rmdir"
 	Write    Op = "write"
 	Read     Op = "read"
-	Spawn    Op = "spawn" // starts a task, outside of all cgroups of the script
+	Spawn    Op = "spawn" // starts a task outside of all cgroups of the script
 	Kill     Op = "kill"
-	Grow     Op = "grow"  // makes a task use memory, for which its cgroup is charged
+	Grow     Op = "grow"  // makes a task use memory
 	AwaitEnd Op = "gone"  // waits until the kernel has ended a task
-	Probe    Op = "probe" // asks cgroup.Probe for a feature
+	Probe    Op = "probe" // probes a kernel feature with cgroup.Tree.Probe
 	CPU      Op = "cpu"   // takes a CPU offline or online
 )
 
 // Step is one operation, and the files to read afterwards.
 type Step struct {
 	Op Op
-	// Path is a directory, a feature, or a file as "dir/file". Its version 1 controller is the part of the file's name
-	// before the dot. Otherwise the controller is a prefix, as in "cpuset:a/cgroup.procs". Spawn, Grow, Kill: the task's
-	// name.
+	// Path is a directory, a feature, the number of a CPU, the name of a task, or a file as "dir/file". In version 1 a
+	// prefix of the path is the controller, as in "cpuset:a/cgroup.procs". Without a prefix, the part of the file's name
+	// before the dot is the controller.
 	Path string
-	// Text is the text to write. "$t" is the pid of the task t, "$dev" the number of a block device. Grow: bytes. CPU: "0"
-	// or "1".
+	// Text is the text to write. In it, "$t" is the pid of the task t, and "$dev" the number of a block device. For Grow,
+	// Text is the number of bytes. For CPU, it is "0" (offline) or "1" (online).
 	Text string
-	// Show are the files to read afterwards, besides the written one.
+	// Show are the files to read after the operation, besides the written file.
 	Show []string
 }
 
@@ -68,7 +69,7 @@ func (s Step) shown() []string {
 	return s.Show
 }
 
-// hierarchyPath returns the path of a file or directory in a hierarchy of a version.
+// hierarchyPath converts a path in the notation of Step.Path to a path below the directory of the mounted hierarchies.
 func hierarchyPath(v cgroup.Version, p string) string {
 	controller, rest, given := strings.Cut(p, ":")
 	if !given {
@@ -83,7 +84,7 @@ func hierarchyPath(v cgroup.Version, p string) string {
 	return path.Join(controller, rest)
 }
 
-// Cases returns the script for a version, in order.
+// Cases returns the cases of the script for a cgroup version, in their order.
 func Cases(v cgroup.Version) []Case {
 	var out []Case
 	for _, group := range [][]Case{treeCases(), probeCases(), cpuCases(), cpusetCases(), memoryCases(), deviceCases(), partitionCases()} {
@@ -135,7 +136,7 @@ func probe(features ...string) []Step {
 	return out
 }
 
-// lastCPU takes the last CPU offline or online.
+// lastCPU takes CPU 3, which is the last one of the machine, offline or online.
 func lastCPU(online bool, show ...string) Step {
 	text := "0"
 	if online {
@@ -169,7 +170,7 @@ func steps(parts ...any) []Step {
 	return out
 }
 
-// Texts at and beyond the limits of the files.
+// Texts for the script to write. Some of them are valid, others are at or beyond the limits of what the kernel accepts.
 var (
 	oddNumbers = []string{
 		"", "\n", " ", "0", "1", "2", "-1", "-0", "+1", "1\n", "1\n\n", " 1", "1 ", "\t1", "1 2", "1x", "x", "max", " max", "max\n", "max 1", "MAX",

@@ -1,13 +1,13 @@
-// Command probe is the workload of the tests on a real runtime. It prints its CPUs, cgroup and environment as one line
-// of JSON and then, by its first argument,
+// Command probe is the workload of the tests on a real runtime. First it prints its CPUs, cgroup and environment as one
+// line of JSON, except with flood, echo and pause. Then it does what its first argument selects:
 //
 //	(none), sleep   sleeps until SIGTERM
 //	spin            burns one CPU until SIGTERM
-//	await F=V...    prints when each file of its cgroup had its value, in ns since the epoch, and sleeps
+//	await F=V...    waits until each file F of its cgroup has the value V, prints the time in ns, and sleeps
 //	exit N          ends with status N
-//	flood           prints more than all pipes hold, and becomes `probe sleep` once that is taken
-//	echo            prints nothing of itself, copies its input until that ends, and says whether it was a terminal
-//	pause           prints nothing, reaps children and sleeps until SIGTERM: the sandbox image
+//	flood           prints more than all pipes hold; when a reader has taken this output, it becomes `probe sleep`
+//	echo            copies stdin to stdout until stdin ends, and prints whether stdin was a terminal
+//	pause           reaps children and sleeps until SIGTERM, as the process of a sandbox image does
 package main
 
 import (
@@ -29,6 +29,7 @@ import (
 	"github.com/trimtab/trimtab/test/real/view"
 )
 
+// cgroupFiles are the cgroup files whose content probe prints, if they exist.
 var cgroupFiles = []string{
 	"cpuset.cpus", "cpuset.mems", "cpu.idle", "pids.max",
 	// v1
@@ -78,6 +79,8 @@ func main() {
 	}
 }
 
+// echo copies stdin to stdout, and prints whether stdin is a terminal. It returns an exit status that shows that a
+// runtime reports the status unchanged.
 func echo() int {
 	_, err := unix.IoctlGetTermios(0, unix.TCGETS)
 	if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
@@ -88,7 +91,7 @@ func echo() int {
 	return 7
 }
 
-// flood returns only on an error.
+// flood prints 1 MiB, and then becomes `probe sleep`. It returns only after an error.
 func flood() int {
 	_, err := os.Stdout.Write(bytes.Repeat([]byte{'\n'}, 1<<20))
 	if err == nil {
@@ -98,6 +101,7 @@ func flood() int {
 	return 1
 }
 
+// look returns the line of JSON that describes this process.
 func look(started int64) []byte {
 	v := view.View{Started: started, Affinity: affinity(), NumCPU: runtime.NumCPU(), Args: os.Args, Env: map[string]string{}, Cgroup: cgroup()}
 	for line := range strings.Lines(text("/proc/self/status")) {
@@ -121,7 +125,8 @@ func look(started int64) []byte {
 	return line
 }
 
-// await reads one file each millisecond. More would take CPU time from the processes for which it waits.
+// await waits until each cgroup file has its value, and prints the time. It reads a file only once in a millisecond,
+// because more reads would take CPU time from the processes that write the files.
 func await(wants []string) {
 	for _, w := range wants {
 		file, value, _ := strings.Cut(w, "=")
@@ -137,7 +142,7 @@ func await(wants []string) {
 	fmt.Println(time.Now().UnixNano())
 }
 
-// affinity returns the CPU affinity of the calling thread. All threads of a new Go process inherit the same.
+// affinity returns the CPU affinity of the calling thread. All threads of a new Go process inherit the same affinity.
 func affinity() string {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -161,7 +166,8 @@ func affinity() string {
 	return strings.Join(runs, ",")
 }
 
-// cgroup reads the container's own cgroup, which the runtime mounts at /sys/fs/cgroup (v2) or below it (v1).
+// cgroup reads cgroupFiles of the container's own cgroup, which the runtime mounts at /sys/fs/cgroup (v2) or below
+// /sys/fs/cgroup (v1).
 func cgroup() map[string]string {
 	seen := map[string]string{}
 	for _, file := range cgroupFiles {
@@ -181,12 +187,14 @@ func text(path string) string {
 	return string(b)
 }
 
+// spinUntil uses CPU time until a signal arrives.
 func spinUntil(end <-chan os.Signal) {
 	for turns := 0; len(end) == 0; turns++ {
 		_ = turns
 	}
 }
 
+// reapUntil waits for a signal, and meanwhile reaps the children that end.
 func reapUntil(end <-chan os.Signal) {
 	child := make(chan os.Signal, 1)
 	signal.Notify(child, syscall.SIGCHLD)
@@ -202,6 +210,7 @@ func reapUntil(end <-chan os.Signal) {
 	}
 }
 
+// exitStatus returns the status for the mode exit: the second argument, or 0 without it.
 func exitStatus() int {
 	if len(os.Args) < 3 {
 		return 0

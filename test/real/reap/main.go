@@ -1,5 +1,6 @@
-// Command reap cleans up after a test that ended without its own cleanup (timeout, crash, Ctrl-C). The harness starts
-// it with a pipe on standard input: a byte means that the test has cleaned up, end of file that it ended without.
+// Command reap cleans up after a test that ended without its own cleanup (timeout, crash, Ctrl-C). The test harness
+// starts reap with a pipe on standard input. A byte in the pipe means that the test has cleaned up. If the pipe is closed
+// without a byte, reap kills the test's runtime and containers, and removes their cgroups and the directory DIR.
 //
 //	reap DIR CGROUP_PARENT
 package main

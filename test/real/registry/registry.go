@@ -1,4 +1,4 @@
-// Package registry serves container images for a test on the loopback.
+// Package registry serves container images on the loopback interface, for tests with real runtimes.
 package registry
 
 import (
@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	mediaManifest = "application/vnd.oci.image.manifest.v1+json"
-	mediaConfig   = "application/vnd.oci.image.config.v1+json"
-	mediaLayer    = "application/vnd.oci.image.layer.v1.tar"
-	moreSize      = 6 << 20 // above one gRPC message, in bytes
+	mediaManifest   = "application/vnd.oci.image.manifest.v1+json"
+	mediaConfig     = "application/vnd.oci.image.config.v1+json"
+	mediaLayer      = "application/vnd.oci.image.layer.v1.tar"
+	extraLayerBytes = 6 << 20 // the bytes of the additional layer of the image extra: more than a gRPC message may have
 )
 
 type descriptor struct {
@@ -31,17 +31,17 @@ type descriptor struct {
 	Size      int    `json:"size"`
 }
 
-// Registry serves images of one static binary each, over plain HTTP on the loopback. A runtime pulls them without a
-// network or an import tool.
+// Registry serves images over plain HTTP on the loopback interface. Each image has one static binary. A runtime can
+// pull the images without a network or an import tool.
 type Registry struct {
 	server    *http.Server
-	address   string
+	address   string            // host and port of the server
 	blobs     map[string][]byte // layers, image configurations and manifests, by digest
-	manifests map[string]string // name -> digest
+	manifests map[string]string // the digests of the manifests, by the name of the image
 }
 
 // Start serves three images: probe with the given static binary, pause with the same binary and the argument pause, and
-// extra with a layer of its own, so that a pull transfers data.
+// extra. The image extra has an additional layer, so that a pull of it transfers data.
 func Start(binary []byte) (*Registry, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,7 +52,7 @@ func Start(binary []byte) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := layerOf("more", bytes.Repeat([]byte("some more. "), moreSize/11))
+	more, err := layerOf("more", bytes.Repeat([]byte("some more. "), extraLayerBytes/11))
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +88,7 @@ func (r *Registry) Address() string { return r.address }
 // Image returns the reference of an image by its name.
 func (r *Registry) Image(name string) string { return r.address + "/" + name + ":1" }
 
+// add adds an image to the registry.
 func (r *Registry) add(name string, command []string, layers ...[]byte) error {
 	var ids []string
 	var described []descriptor
@@ -113,7 +114,7 @@ func (r *Registry) add(name string, command []string, layers ...[]byte) error {
 	return nil
 }
 
-// Archive returns an image as an OCI image layout in a tar, for import under the name ref.
+// Archive returns an image as a tar archive with an OCI image layout. An import gives the image the name in ref.
 func (r *Registry) Archive(name, ref string) ([]byte, error) {
 	manifest := r.manifests[name]
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []any{map[string]any{
@@ -123,15 +124,15 @@ func (r *Registry) Archive(name, ref string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var has struct {
+	var content struct {
 		Config descriptor
 		Layers []descriptor
 	}
-	if err := json.Unmarshal(r.blobs[manifest], &has); err != nil {
+	if err := json.Unmarshal(r.blobs[manifest], &content); err != nil {
 		return nil, err
 	}
 	files := map[string][]byte{"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`), "index.json": index}
-	for _, d := range append(has.Layers, has.Config, descriptor{Digest: manifest}) {
+	for _, d := range append(content.Layers, content.Config, descriptor{Digest: manifest}) {
 		files["blobs/sha256/"+strings.TrimPrefix(d.Digest, "sha256:")] = r.blobs[d.Digest]
 	}
 	var b bytes.Buffer
@@ -144,6 +145,7 @@ func (r *Registry) Archive(name, ref string) ([]byte, error) {
 	return b.Bytes(), w.Close()
 }
 
+// put writes a regular file to a tar archive.
 func put(w *tar.Writer, name string, mode int64, content []byte) error {
 	if err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: mode, Size: int64(len(content))}); err != nil {
 		return err
@@ -152,6 +154,7 @@ func put(w *tar.Writer, name string, mode int64, content []byte) error {
 	return err
 }
 
+// store adds a blob to the registry, and returns its descriptor.
 func (r *Registry) store(mediaType string, content []byte) descriptor {
 	d := descriptor{mediaType, digest(content), len(content)}
 	r.blobs[d.Digest] = content
@@ -173,7 +176,7 @@ func (r *Registry) blob(w http.ResponseWriter, req *http.Request) {
 func (r *Registry) serve(w http.ResponseWriter, digest, mediaType string) {
 	content, ok := r.blobs[digest]
 	if !ok {
-		http.Error(w, "not here", http.StatusNotFound)
+		http.Error(w, "the registry has no blob with the digest "+strconv.Quote(digest), http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", mediaType)
@@ -182,7 +185,7 @@ func (r *Registry) serve(w http.ResponseWriter, digest, mediaType string) {
 	w.Write(content)
 }
 
-// layerOf makes an uncompressed layer with a program and the directories over which a runtime mounts.
+// layerOf makes an uncompressed layer with a program, and with the directories on which a runtime mounts file systems.
 func layerOf(name string, program []byte) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

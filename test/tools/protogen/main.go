@@ -1,5 +1,5 @@
-// Command protogen writes the Go code of protocol files, without protoc:
-// protocompile reads them, and the generators are the tools this module pins.
+// Command protogen writes the Go code of protocol files. It does not need protoc: the
+// library protocompile reads the files, and go.mod has the generators as tools.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// generators are the tools and their options.
+// generators are the tools that write Go code, and the parameter of each.
 var generators = []struct{ tool, parameter string }{
 	{"protoc-gen-go", "paths=source_relative"},
 	{"protoc-gen-go-grpc", "paths=source_relative"},
@@ -34,11 +34,12 @@ func main() {
 	}
 }
 
-// generate writes the code of files, which import nothing, beside them.
+// generate writes the Go code of protocol files in dir. It writes the code beside each file. The files must not have
+// imports.
 func generate(ctx context.Context, dir string, files []string) error {
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{dir}},
-		SourceInfoMode: protocompile.SourceInfoStandard, // comments
+		SourceInfoMode: protocompile.SourceInfoStandard, // keeps the comments
 	}
 	read, err := compiler.Compile(ctx, files...)
 	if err != nil {
@@ -53,16 +54,16 @@ func generate(ctx context.Context, dir string, files []string) error {
 			FileToGenerate: files, Parameter: proto.String(g.parameter), ProtoFile: described,
 		})
 		if err != nil {
-			return fmt.Errorf("ask %s: %w", g.tool, err)
+			return fmt.Errorf("encode the request for %s: %w", g.tool, err)
 		}
 		if err := run(ctx, g.tool, request, dir); err != nil {
-			return fmt.Errorf("%s: %w", g.tool, err)
+			return fmt.Errorf("run %s: %w", g.tool, err)
 		}
 	}
 	return nil
 }
 
-// run runs one generator, and writes its output below dir.
+// run runs one generator, and writes the files that it generates below dir.
 func run(ctx context.Context, tool string, request []byte, dir string) error {
 	cmd := exec.CommandContext(ctx, "go", "tool", tool) //nolint:gosec // a name of the table above
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr
@@ -72,10 +73,10 @@ func run(ctx context.Context, tool string, request []byte, dir string) error {
 	}
 	var answer pluginpb.CodeGeneratorResponse
 	if err := proto.Unmarshal(out, &answer); err != nil {
-		return fmt.Errorf("its answer: %w", err)
+		return fmt.Errorf("decode the answer: %w", err)
 	}
 	if answer.Error != nil {
-		return fmt.Errorf("refused: %s", answer.GetError())
+		return fmt.Errorf("the generator reports: %s", answer.GetError())
 	}
 	for _, f := range answer.File {
 		if err := os.WriteFile(filepath.Join(dir, f.GetName()), []byte(f.GetContent()), 0o644); err != nil { //nolint:gosec // source code

@@ -1,5 +1,5 @@
-// Command scheduler is kube-scheduler with the plugin NodeResourceTopologyMatch of
-// sigs.k8s.io/scheduler-plugins, like that project's own command, but without its other plugins.
+// Command scheduler is kube-scheduler with the plugin NodeResourceTopologyMatch of sigs.k8s.io/scheduler-plugins. The
+// command of that project has more plugins, which the tests do not need.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"sigs.k8s.io/scheduler-plugins/pkg/noderesourcetopology"
 
-	// The plugin's arguments are known to the scheduler's configuration.
+	// This import makes the plugin's arguments known to the scheduler's configuration.
 	_ "sigs.k8s.io/scheduler-plugins/apis/config/scheme"
 )
 

@@ -1,4 +1,5 @@
-// Package agent runs Trimtab in a guest, for the suites: its process, its configuration, and its status.
+// Package agent runs the Trimtab agent in a virtual machine, for tests. It starts and ends the agent, writes the
+// agent's configuration, and reads the agent's status.
 package agent
 
 import (
@@ -19,34 +20,35 @@ import (
 
 const (
 	statusSocket = "/run/trimtab/trimtab.sock"
-	// ConfigFile is the agent's configuration in a guest.
+	// ConfigFile is the path of the agent's configuration file in a virtual machine.
 	ConfigFile = "/etc/trimtab/config.yaml"
-	// Program is the path of this checkout's build.
+	// Program is the path of the tested trimtab program in a virtual machine.
 	Program = "/payload/trimtab"
-	// AwaitTimeout is how long to wait for a condition.
+	// AwaitTimeout is how long Await waits for a condition.
 	AwaitTimeout = 3 * time.Minute
 )
 
-// Agent is the agent in a guest.
+// Agent is the agent in a virtual machine.
 type Agent struct {
-	// Units are the systemd units of the agent; without any it is a plain process.
+	// Units are the systemd units of the agent, in the order of their start. Without units, the agent is a plain
+	// process.
 	Units []string
 
 	m   *vm.Machine
-	pid int
-	web *http.Client
+	pid int          // the process id of the agent if it is a plain process; 0 if it does not run
+	web *http.Client // connects to the agent's status socket
 }
 
-// New returns the agent of a guest without starting it.
+// New returns the agent of a virtual machine. It does not start the agent.
 func New(m *vm.Machine) *Agent {
 	return &Agent{m: m, web: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.Dial(ctx, "unix", statusSocket) },
-		// A kept connection could belong to an agent that has been restarted since.
+		// Open a new connection for each request, because after a restart of the agent an old connection does not work.
 		DisableKeepAlives: true,
 	}}}
 }
 
-// Configure writes the configuration file. JSON is YAML, too.
+// Configure writes the configuration file with these keys. The file is JSON, which is also valid YAML.
 func (a *Agent) Configure(keys json.RawMessage) error {
 	document := map[string]json.RawMessage{}
 	if len(keys) > 0 {
@@ -81,7 +83,7 @@ func (a *Agent) Run() error {
 	return a.AwaitAttached()
 }
 
-// Kill ends the agent with SIGKILL.
+// Kill ends the agent with SIGKILL. If the agent has several units, Kill kills only the processes of the last unit.
 func (a *Agent) Kill() {
 	if n := len(a.Units); n > 0 {
 		a.m.Run("systemctl", "kill", "-s", "KILL", a.Units[n-1])
@@ -93,7 +95,8 @@ func (a *Agent) Kill() {
 	}
 }
 
-// Dump ends the agent with SIGQUIT, which writes the stacks of its goroutines to its log.
+// Dump ends the agent with SIGQUIT, so that the agent writes the stacks of its goroutines to its log. Dump does nothing
+// if the agent is a systemd unit.
 func (a *Agent) Dump() {
 	if a.pid != 0 {
 		a.m.Run("kill", "-QUIT", strconv.Itoa(a.pid))
@@ -152,8 +155,11 @@ func (a *Agent) get(path string, into any) error {
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s (%w)", answer.Status, body, err)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("request %s of the agent: %s: %s", path, answer.Status, body)
 	}
 	return json.Unmarshal(body, into)
 }
@@ -176,7 +182,7 @@ func (a *Agent) AwaitAttached() error {
 	return Await(func() error {
 		n, err := a.Status()
 		if err == nil && (len(n.Attachments) != 1 || n.Attachments[0].State != "connected") {
-			err = fmt.Errorf("attachments: %+v", n.Attachments)
+			err = fmt.Errorf("the agent is not attached; its attachments are %+v", n.Attachments)
 		}
 		return err
 	})
@@ -199,7 +205,7 @@ func (a *Agent) Reconfigure(keys json.RawMessage) error {
 		case n.ConfigError != "":
 			return errors.New(n.ConfigError)
 		case n.ConfigGen <= before.ConfigGen:
-			return fmt.Errorf("the configuration is still number %d", n.ConfigGen)
+			return fmt.Errorf("the agent still uses the configuration with the number %d", n.ConfigGen)
 		}
 		return nil
 	})

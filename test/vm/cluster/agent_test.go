@@ -91,7 +91,7 @@ func TestAgentPublishes(t *testing.T) {
 	}
 	t.Cleanup(runtime.Stop)
 	a, err := agent.New(agent.Options{
-		Config: c, Version: "test", Spread: time.Millisecond, Machine: m, Tree: &cgroup.Tree{FS: tree, Version: cgroup.V2}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Config: c, Version: "test", MaxStartDelay: time.Millisecond, Machine: m, Tree: &cgroup.Tree{FS: tree, Version: cgroup.V2}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

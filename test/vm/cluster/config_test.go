@@ -127,7 +127,7 @@ func (c *configured) agent() (a *agent.Agent, stop func()) {
 		c.t.Fatal(err)
 	}
 	a, err = agent.New(agent.Options{
-		Config: conf, ConfigFile: file, Spread: time.Millisecond, Machine: m, Tree: &cgroup.Tree{FS: tree, Version: cgroup.V2}, Log: slog.New(slog.NewTextHandler(&c.log, nil)),
+		Config: conf, ConfigFile: file, MaxStartDelay: time.Millisecond, Machine: m, Tree: &cgroup.Tree{FS: tree, Version: cgroup.V2}, Log: slog.New(slog.NewTextHandler(&c.log, nil)),
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -204,7 +204,7 @@ func TestConfig(t *testing.T) {
 	c.key(a, "placement.reclaimedCPUs", "2", "ConfigMap trimtab/trimtab-cluster")
 
 	for _, bad := range []struct{ name, selector, text, want string }{
-		{configmaps.GroupMapName("other"), "pool!=latency", "strict: false\n", "its node selector and that of ConfigMap trimtab-group-batch both match node n1"},
+		{configmaps.GroupMapName("other"), "pool!=latency", "strict: false\n", "its node selector and the node selector of ConfigMap trimtab-group-batch both match node n1"},
 		{configmaps.GroupMapName("other"), "", "strict: false\n", "set the annotation trimtab.io/node-selector"},
 		{"trimtab-nod-n1", "", "strict: false\n", "its name is not trimtab-cluster"},
 	} {

@@ -102,7 +102,7 @@ func memoryChild(file string) error {
 		return err
 	}
 	defer runtime.Stop()
-	a, err := agent.New(agent.Options{Config: c, Version: "test", Machine: m, Tree: &cgroup.Tree{FS: tree, Version: cgroup.V2}, Spread: time.Second})
+	a, err := agent.New(agent.Options{Config: c, Version: "test", Machine: m, Tree: &cgroup.Tree{FS: tree, Version: cgroup.V2}, MaxStartDelay: time.Second})
 	if err != nil {
 		return err
 	}

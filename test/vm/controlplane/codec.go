@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// withCodec lets a plain REST client read the server's errors.
+// withCodec adds the codec with which a plain REST client reads the API server's errors.
 func withCodec(c *rest.Config) *rest.Config {
 	c.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 	return c

@@ -1,5 +1,6 @@
-// Package controlplane runs a real etcd and kube-apiserver on the loopback of this machine, in a directory of the test,
-// with the authorisers and admission that clusters have (Node, RBAC; NodeRestriction, ServiceAccount).
+// Package controlplane runs a real etcd and kube-apiserver on the loopback address of this machine, in a directory of
+// the test. The API server has the usual authorisers (Node, RBAC) and admission plugins (NodeRestriction,
+// ServiceAccount).
 package controlplane
 
 import (
@@ -27,28 +28,28 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// patience bounds each wait; a quiet machine needs three seconds in total.
+// patience is the longest duration of each wait. An idle machine needs three seconds for all waits together.
 const patience = 2 * time.Minute
 
 // Plane is a running control plane.
 type Plane struct {
-	// Dir holds its files; logs are etcd.log and kube-apiserver.log.
+	// Dir is the directory of the control plane's files, with the logs etcd.log and kube-apiserver.log.
 	Dir string
-	// URL is the API server's address; Port its port on 127.0.0.1.
+	// URL is the API server's address. Port is the API server's port on 127.0.0.1.
 	URL  string
 	Port int
-	// CA is the file of its certificate.
+	// CA is the file with the API server's certificate.
 	CA string
 
 	t           testing.TB
 	etcd        string // client URL of etcd
 	etcdProcess *process
 	apiServer   *process
-	bin         map[string]string
+	bin         map[string]string // the directories of programs, by name
 }
 
-// HostAddress is the address by which guests reach this machine's loopback: that of QEMU's user network. The server's
-// certificate has this address and 127.0.0.1.
+// HostAddress is the host's address in QEMU's user network, by which guests reach this machine's loopback address. The
+// API server's certificate has HostAddress and 127.0.0.1.
 const HostAddress = "10.0.2.2"
 
 // ServiceAddress is the address of the API server's service for pods, at port 443.
@@ -57,7 +58,8 @@ const ServiceAddress = "10.96.0.1"
 // Admin is the user with all rights.
 const Admin = "admin"
 
-// Start builds missing programs and returns a ready control plane, which ends with the test.
+// Start builds missing programs and returns a ready control plane, which ends with the test. flags are additional flags
+// of the API server.
 func Start(t testing.TB, flags ...string) *Plane {
 	t.Helper()
 	p := &Plane{Dir: t.TempDir(), t: t, bin: map[string]string{}}
@@ -65,7 +67,7 @@ func Start(t testing.TB, flags ...string) *Plane {
 	ports := freePorts(t, 3)
 	p.etcd, p.Port = fmt.Sprintf("http://127.0.0.1:%d", ports[0]), ports[2]
 	p.URL, p.CA = fmt.Sprintf("https://127.0.0.1:%d", p.Port), filepath.Join(p.Dir, "certs", "apiserver.crt")
-	p.serviceAccountKey()
+	p.writeServiceAccountKey()
 	// Users of tests: the administrator, and nodes n1 to n4 as their kubelets.
 	users := Admin + "-token," + Admin + ",1,system:masters\n"
 	for i := 1; i <= 4; i++ {
@@ -79,7 +81,8 @@ func Start(t testing.TB, flags ...string) *Plane {
 	return p
 }
 
-// StartServer starts the API server. After StopServer it has the same objects and port.
+// StartServer starts the API server with additional flags. After StopServer, it starts the API server again with the
+// same objects and port.
 func (p *Plane) StartServer(flags ...string) {
 	p.t.Helper()
 	key := filepath.Join(p.Dir, "sa.key")
@@ -105,12 +108,12 @@ func (p *Plane) Processes() (etcd, server int) {
 	return p.etcdProcess.cmd.Process.Pid, p.apiServer.cmd.Process.Pid
 }
 
-// Config returns the client configuration of a user of Start: Admin, or n1 to n4.
+// Config returns the client configuration of a user that Start created: Admin, or n1 to n4.
 func (p *Plane) Config(user string) *rest.Config {
 	return &rest.Config{Host: p.URL, BearerToken: user + "-token", TLSClientConfig: rest.TLSClientConfig{CAFile: p.CA}, QPS: -1}
 }
 
-// Dynamic returns a client for a user of Start: Admin, or n1 to n4.
+// Dynamic returns a client for a user that Start created: Admin, or n1 to n4.
 func (p *Plane) Dynamic(user string) dynamic.Interface {
 	p.t.Helper()
 	d, err := dynamic.NewForConfig(p.Config(user))
@@ -120,7 +123,7 @@ func (p *Plane) Dynamic(user string) dynamic.Interface {
 	return d
 }
 
-// Kubeconfig writes a file for a token, and returns its path.
+// Kubeconfig writes a kubeconfig file with a token, and returns the path of the file.
 func (p *Plane) Kubeconfig(name, token string) string {
 	p.t.Helper()
 	c := clientcmdapi.NewConfig()
@@ -135,7 +138,7 @@ func (p *Plane) Kubeconfig(name, token string) string {
 	return path
 }
 
-// Wait calls done until it returns nil, and fails the test with its last error after patience.
+// Wait calls done until done returns nil. After the time patience, Wait fails the test with the last error of done.
 func (p *Plane) Wait(what string, done func(context.Context) error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -147,17 +150,17 @@ func (p *Plane) Wait(what string, done func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			p.t.Fatalf("%s: not after %s: %v", what, patience, err)
+			p.t.Fatalf("%s: still not true after %s: %v", what, patience, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// ready returns an error unless the API server's /readyz succeeds.
+// ready returns nil if a request for /readyz of the API server succeeds, and otherwise an error.
 func (p *Plane) ready(ctx context.Context) error {
 	select {
 	case <-p.apiServer.ended:
-		return errors.New("the API server ended: see the end of its log")
+		return errors.New("the API server ended: see the end of kube-apiserver.log")
 	default:
 	}
 	c, err := rest.UnversionedRESTClientFor(withCodec(p.Config(Admin)))
@@ -170,7 +173,7 @@ func (p *Plane) ready(ctx context.Context) error {
 // process is a running program.
 type process struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has ended
+	ended chan struct{} // closed when the program has ended
 }
 
 // end kills the program and waits for its end.
@@ -179,8 +182,8 @@ func (p *process) end() {
 	<-p.ended
 }
 
-// run starts a program in a process group of its own. The test's end kills it: an API server without etcd takes minutes
-// to end by itself.
+// run starts a program in a process group of its own. When the test ends, run kills the program, because an API server
+// without etcd takes minutes to end by itself.
 func (p *Plane) run(program, log string, args ...string) *process {
 	p.t.Helper()
 	out, err := os.OpenFile(filepath.Join(p.Dir, log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -193,7 +196,7 @@ func (p *Plane) run(program, log string, args ...string) *process {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	running := &process{cmd: cmd, ended: make(chan struct{})}
-	go func() { // Pdeathsig depends on the thread that starts the program
+	go func() { // Pdeathsig kills the program when the thread that started it ends, so keep this thread
 		defer close(running.ended)
 		runtime.LockOSThread()
 		err := cmd.Start()
@@ -216,7 +219,7 @@ func (p *Plane) run(program, log string, args ...string) *process {
 	return running
 }
 
-// buildTools builds what is missing.
+// buildTools builds the named programs that are missing, and stores the directories of all named programs in p.bin.
 func (p *Plane) buildTools(names ...string) {
 	p.t.Helper()
 	_, file, _, _ := runtime.Caller(0)
@@ -231,8 +234,8 @@ func (p *Plane) buildTools(names ...string) {
 	}
 }
 
-// serviceAccountKey makes the key that signs tokens of service accounts.
-func (p *Plane) serviceAccountKey() {
+// writeServiceAccountKey makes the key that signs tokens of service accounts, and writes it to the file sa.key.
+func (p *Plane) writeServiceAccountKey() {
 	p.t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -241,6 +244,7 @@ func (p *Plane) serviceAccountKey() {
 	p.write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
 }
 
+// write writes a file in p.Dir.
 func (p *Plane) write(name, text string) {
 	p.t.Helper()
 	if err := os.WriteFile(filepath.Join(p.Dir, name), []byte(text), 0o600); err != nil {

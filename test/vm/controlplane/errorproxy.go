@@ -17,15 +17,15 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// ErrorProxy is a proxy before an API server. Between Begin and End it answers every request with one status.
+// ErrorProxy is a proxy before an API server. Between Begin and End, it answers every request with the status of Begin.
 type ErrorProxy struct {
 	// Kubeconfig is the file of a kubeconfig that reaches the API server through the proxy.
 	Kubeconfig string
 	// Requests counts the requests to the proxy.
 	Requests atomic.Int64
 
-	status       atomic.Int64
-	openRequests sync.Map // cancels open requests, mainly watches
+	status       atomic.Int64 // the status of all answers; 0 means that requests are passed on
+	openRequests sync.Map     // the functions that cancel open requests, mainly watches
 }
 
 // reasons has the API server's reason for each status.
@@ -34,8 +34,8 @@ var reasons = map[int]string{
 	http.StatusInternalServerError: "InternalError", http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
 }
 
-// NewErrorProxy starts a proxy that passes all requests on. Requests use the token, or that of the administrator if the
-// token is "".
+// NewErrorProxy starts a proxy that passes all requests on. Requests use the given token. If token is "", they use the
+// administrator's token.
 func NewErrorProxy(t testing.TB, p *Plane, token string) *ErrorProxy {
 	t.Helper()
 	target, err := url.Parse(p.URL)
@@ -77,11 +77,11 @@ func NewErrorProxy(t testing.TB, p *Plane, token string) *ErrorProxy {
 	return e
 }
 
-// Begin answers with a status from now on, and ends open requests.
+// Begin makes the proxy answer all further requests with the status code, and ends open requests.
 func (e *ErrorProxy) Begin(code int) {
 	e.status.Store(int64(code))
 	e.openRequests.Range(func(_, end any) bool { end.(context.CancelFunc)(); return true })
 }
 
-// End lets requests through again.
+// End makes the proxy pass requests on again.
 func (e *ErrorProxy) End() { e.status.Store(0) }

@@ -2,8 +2,8 @@ package controlplane
 
 import "path/filepath"
 
-// StartControllers starts kube-controller-manager with its default controllers, and with minutes of grace for nodes,
-// which emulation slows down.
+// StartControllers starts kube-controller-manager with its default controllers. The grace period of nodes is five
+// minutes, because emulated nodes are slow.
 func (p *Plane) StartControllers() {
 	p.t.Helper()
 	p.buildTools("kube-controller-manager")
@@ -22,7 +22,7 @@ func (p *Plane) StartScheduler() {
 }
 
 // StartTopologyScheduler starts a second scheduler with the plugin NodeResourceTopologyMatch, for pods with
-// schedulerName: topology. It has the minor version for which the plugin is made.
+// schedulerName: topology. This scheduler has the Kubernetes minor version that the plugin supports.
 func (p *Plane) StartTopologyScheduler() {
 	p.t.Helper()
 	p.buildTools("topology-scheduler")

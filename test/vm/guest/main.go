@@ -1,5 +1,5 @@
-// Command guest runs in a virtual machine and carries out the driver's requests; package wire has the protocol. It is
-// static and needs only a kernel.
+// Command guest runs in a virtual machine of a test. It carries out the requests of the test, which runs on the host.
+// Package wire describes the protocol. The program is static and needs only a kernel.
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// answer sends an error as text, if there is one.
+// answer sends an error to the caller as text. If err is nil, it sends nothing.
 func answer(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -50,7 +50,7 @@ func answer(w http.ResponseWriter, err error) {
 	}
 }
 
-// get sends a file, without its size, since kernel files report none.
+// get sends the content of a file. It reads to the end of the file, because kernel files report the size 0.
 func get(w http.ResponseWriter, path string) error {
 	b, err := os.ReadFile(path)
 	if err == nil {
@@ -59,7 +59,8 @@ func get(w http.ResponseWriter, path string) error {
 	return err
 }
 
-// put replaces a file atomically, so that a reader gets the old or the new one.
+// put replaces a file atomically, so that a reader gets either the old or the new content. mode has the permission bits
+// in octal.
 func put(path, mode string, content io.Reader) error {
 	bits, err := strconv.ParseUint(mode, 8, 32)
 	if err != nil {
@@ -86,7 +87,8 @@ func put(path, mode string, content io.Reader) error {
 	return err
 }
 
-// pack sends all readable files. It ignores errors, since it is for logs after a failure.
+// pack sends a tar archive of all readable files below the paths. It ignores errors, because it collects logs after a
+// failed test.
 func pack(w io.Writer, paths []string) {
 	t := tar.NewWriter(w)
 	defer t.Close()
@@ -102,6 +104,7 @@ func pack(w io.Writer, paths []string) {
 	}
 }
 
+// add adds a file to the archive.
 func add(t *tar.Writer, path string, content []byte) error {
 	err := t.WriteHeader(&tar.Header{Name: path[1:], Mode: 0o644, Size: int64(len(content)), ModTime: time.Now()})
 	if err == nil {
@@ -110,6 +113,7 @@ func add(t *tar.Writer, path string, content []byte) error {
 	return err
 }
 
+// setClock sets the clock of the guest. text has the nanoseconds since 1970.
 func setClock(text string) error {
 	ns, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -130,7 +134,7 @@ func dial(w http.ResponseWriter, r *http.Request) {
 	defer there.Close()
 	hijacker, ok := w.(http.Hijacker)
 	if !ok {
-		http.Error(w, "this connection cannot be taken over", http.StatusInternalServerError)
+		http.Error(w, "the server cannot use this HTTP connection as a stream", http.StatusInternalServerError)
 		return
 	}
 	here, buffered, err := hijacker.Hijack()
@@ -150,10 +154,11 @@ func dial(w http.ResponseWriter, r *http.Request) {
 	<-done
 }
 
+// execute runs the command in the request, and sends the result.
 func execute(w http.ResponseWriter, r *http.Request) {
 	var c wire.Command
 	if err := json.NewDecoder(r.Body).Decode(&c); err != nil || len(c.Argv) == 0 {
-		http.Error(w, fmt.Sprintf("the request needs a command with arguments (%v)", err), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("the request has no command with arguments (error: %v)", err), http.StatusBadRequest)
 		return
 	}
 	result := run(r.Context(), c)

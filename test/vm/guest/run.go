@@ -13,9 +13,10 @@ import (
 	"github.com/trimtab/trimtab/test/vm/wire"
 )
 
+// usualTimeout is the time limit of a command that has no time limit of its own.
 const usualTimeout = 2 * time.Minute
 
-// run runs a command to its end. With a log it only starts it.
+// run runs a command to its end. But if the command has a log file, run only starts it (see spawn).
 func run(ctx context.Context, c wire.Command) wire.Result {
 	if c.Log != "" {
 		return spawn(c)
@@ -40,7 +41,7 @@ func run(ctx context.Context, c wire.Command) wire.Result {
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		result.Code, result.Err = 124, "ended after "+c.Timeout.String()
+		result.Code, result.Err = 124, "killed, because it still ran after "+c.Timeout.String()
 	case errors.As(err, &exit):
 		result.Code = exit.ExitCode()
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -52,6 +53,7 @@ func run(ctx context.Context, c wire.Command) wire.Result {
 	return result
 }
 
+// spawn starts a command in the background, with its output in the log file.
 func spawn(c wire.Command) wire.Result {
 	if err := os.MkdirAll(filepath.Dir(c.Log), 0o755); err != nil {
 		return wire.Result{Code: 126, Err: err.Error()}

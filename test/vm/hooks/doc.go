@@ -1,8 +1,10 @@
-// Package hooks is suite A: scenarios on real kernels. The agent and a real containerd run in a virtual machine with
-// the usual paths of a node. Code that is independent of engine and attachments compares the wants of a scenario with
-// the kernel's files and with the container's report of its first instruction.
+// Package hooks is suite A of docs/testing.md: it plays scenarios on real kernels. The agent and a real containerd run
+// in a virtual machine with the usual paths of a node. The tests compare the expected values of a scenario with the
+// kernel's files, and with what a container reports about itself when it starts. The code that compares the values does
+// not use the agent's engine or attachments.
 //
-// Each run plays one scenario of test/scenarios, with a pod of each kind, through NRI and through the CRI proxy. Of all
-// other scenarios, in each attachment and guest, it plays a tenth: those that were played longest ago (turns.txt). With
-// TRIMTAB_SOAK it plays all of them on every guest, with the attachments in turn.
+// Each run plays the scenario tour.yaml of test/scenarios, which has a pod of each kind, through NRI and through the
+// CRI proxy. It also plays a tenth of all other scenarios: those that were played longest ago (turns.txt). With
+// TRIMTAB_SOAK, it plays all scenarios on every virtual machine. The attachments take turns: the next virtual machine
+// uses the next attachment.
 package hooks

@@ -1,4 +1,4 @@
-// Package install is suite C: Trimtab as an administrator installs it. etcd, the API server, the
-// controllers and the scheduler run on this machine, the nodes with kubelet and containerd are guests, and
-// the commands of docs/cluster.md are run literally.
+// Package install is suite C of the tests in virtual machines. It installs Trimtab as an administrator does, with the
+// literal commands of docs/cluster.md. etcd, the API server, the controllers and the scheduler run on this machine. The
+// nodes with kubelet and containerd are virtual machines.
 package install

@@ -2,6 +2,7 @@ package install_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -64,14 +65,15 @@ func (c *cluster) schedule() {
 	c.must("kubectl delete pod wide")
 }
 
-// moduleDir returns the source directory of a module that the scheduler uses.
+// moduleDir returns the source directory of a module that the scheduler uses. It downloads the module if necessary.
 func (c *cluster) moduleDir(module string) string {
 	c.t.Helper()
-	cmd := exec.CommandContext(c.t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module)
+	cmd := exec.CommandContext(c.t.Context(), "go", "mod", "download", "-json", module)
 	cmd.Dir = filepath.Join(c.root, "test/tools/scheduler")
 	out, err := cmd.Output()
-	if err != nil {
-		c.t.Fatalf("module %s: %v", module, err)
+	var answer struct{ Dir, Error string }
+	if err := errors.Join(err, json.Unmarshal(out, &answer)); err != nil {
+		c.t.Fatalf("download module %s: %v %s", module, err, answer.Error)
 	}
-	return strings.TrimSpace(string(out))
+	return answer.Dir
 }

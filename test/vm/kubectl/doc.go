@@ -1,4 +1,4 @@
-// Package kubectl tests `kubectl trimtab` with a real API server. Its two nodes are described ones, with
-// the real agent on the embedded runtime. For pods/exec a server replaces the kubelet: it runs the
-// agent's program on this host.
+// Package kubectl tests `kubectl trimtab` with a real API server and two simulated nodes. On each node, the real agent
+// runs on the embedded runtime. A server of the tests takes the kubelet's place for pods/exec, and runs the program
+// trimtab on this host.
 package kubectl

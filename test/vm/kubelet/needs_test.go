@@ -93,5 +93,5 @@ func (n *node) grantKnown(name string) (bool, error) {
 	if err != nil || len(found) != 1 || found[0].State != "running" {
 		return false, errors.Join(err, fmt.Errorf("explain: %+v", found))
 	}
-	return strings.Contains(found[0].SeatWhy, "by its PodResources API"), nil
+	return strings.Contains(found[0].SeatWhy, "its PodResources API reports these CPUs"), nil
 }

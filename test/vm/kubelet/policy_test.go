@@ -58,7 +58,7 @@ func TestStaticPolicy(t *testing.T) {
 	// The grant is reported in words: the request also has its mark, and nothing differs.
 	for _, name := range []string{"pinned", "second"} {
 		found, err := n.a.Explain("shop", static(name), "c")
-		if err != nil || len(found) != 1 || len(found[0].Problems) > 0 || !strings.Contains(found[0].SeatWhy, "by its PodResources API") {
+		if err != nil || len(found) != 1 || len(found[0].Problems) > 0 || !strings.Contains(found[0].SeatWhy, "its PodResources API reports these CPUs") {
 			t.Errorf("explain %s: %+v (%v)", name, found, err)
 		}
 	}

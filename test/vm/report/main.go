@@ -1,6 +1,6 @@
-// Command report reads `go test -json` from standard input, prints running tests, and ends with a table:
-// for each suite the tests that ran, those that were skipped and why, and those that failed with the end of
-// their output, so that the end of a long log is enough to see what failed.
+// Command report reads the output of `go test -json` from standard input and prints the running tests. At the end
+// it prints a table of the suites. For each suite, the table has the numbers of tests, the skipped tests with their
+// reasons, and the failed tests with the end of their output. So the end of a long log shows what failed.
 //
 // go test -json ./... | report
 package main
@@ -23,22 +23,23 @@ type event struct {
 	Elapsed                       float64
 }
 
-// test is a test without subtests.
+// test is a test or subtest.
 type test struct {
-	name, action string
-	took         time.Duration
-	output       []string
-	ran          bool
-	parent       bool
+	name   string
+	action string // the result: "pass", "fail" or "skip"; "" while the test runs
+	took   time.Duration
+	output []string
+	ran    bool // an event reported the start of the test
+	parent bool // the test has subtests
 }
 
 // suite is one package.
 type suite struct {
 	name   string
 	tests  []*test
-	action string
+	action string // the result: "pass", "fail" or "skip"
 	took   time.Duration
-	output []string // belongs to no test
+	output []string // the output that belongs to no test
 }
 
 func main() {
@@ -53,8 +54,8 @@ func main() {
 	}
 }
 
-// read prints each test's start and end. The output of a test is printed only if it fails, and then
-// completely.
+// read reads the events and returns the suites. It prints each test's start and end, and the whole output of a failed
+// test.
 func read(from io.Reader, to io.Writer) ([]*suite, error) {
 	var all []*suite
 	lines := bufio.NewScanner(from)
@@ -62,7 +63,7 @@ func read(from io.Reader, to io.Writer) ([]*suite, error) {
 	for lines.Scan() {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.Action == "build-output" {
-			fmt.Fprintln(to, strings.TrimSuffix(e.Output+line(err, lines.Text()), "\n")) // of the build, not of a test
+			fmt.Fprintln(to, strings.TrimSuffix(e.Output+unparsedLine(err, lines.Text()), "\n")) // output of the build or text that is not JSON
 			continue
 		}
 		if e.Package == "" {
@@ -77,21 +78,21 @@ func read(from io.Reader, to io.Writer) ([]*suite, error) {
 	return all, lines.Err()
 }
 
-// line returns the text itself if it is not an event.
-func line(err error, text string) string {
+// unparsedLine returns the text if it could not be parsed as an event, which err shows. Otherwise it returns "".
+func unparsedLine(err error, text string) string {
 	if err == nil {
 		return ""
 	}
 	return text
 }
 
-// progress is the prefix of progress messages of the driver and the scripts of test/tools.
-var progress = []string{"vm: ", "tools: ", "kernel: ", "debian: "}
+// progressPrefixes has the prefixes of progress messages. They come from the driver of the tests and the scripts of test/tools.
+var progressPrefixes = []string{"vm: ", "tools: ", "kernel: ", "debian: "}
 
 // addEvent adds an event to the suite, and prints the progress of its tests.
 func (s *suite) addEvent(e event, to io.Writer) {
 	took := time.Duration(e.Elapsed * float64(time.Second))
-	if e.Action == "output" && slices.ContainsFunc(progress, func(p string) bool { return strings.HasPrefix(e.Output, p) }) {
+	if e.Action == "output" && slices.ContainsFunc(progressPrefixes, func(p string) bool { return strings.HasPrefix(e.Output, p) }) {
 		fmt.Fprint(to, "    ", e.Output)
 	}
 	if e.Test == "" {
@@ -122,6 +123,7 @@ func (s *suite) addEvent(e event, to io.Writer) {
 	}
 }
 
+// test returns the suite's test with a name. It adds the test if the suite does not have it yet.
 func (s *suite) test(name string) *test {
 	for _, t := range s.tests {
 		if t.name == name {
@@ -133,12 +135,12 @@ func (s *suite) test(name string) *test {
 	return t
 }
 
-// summarise prints the table and reports whether everything passed.
+// summarise prints the table of all suites and reports whether all suites passed.
 func summarise(to io.Writer, suites []*suite, took time.Duration) bool {
 	good := len(suites) > 0
 	fmt.Fprintln(to)
 	for _, s := range suites {
-		if s.action != "skip" || len(s.tests) > 0 { // otherwise it has no tests
+		if s.action != "skip" || len(s.tests) > 0 { // go test skips a package without tests
 			good = s.summarise(to) && good
 		}
 	}
@@ -150,13 +152,14 @@ func summarise(to io.Writer, suites []*suite, took time.Duration) bool {
 	return good
 }
 
-// summarise counts the tests. A test that started and did not end has failed.
+// summarise prints the suite's part of the table and reports whether the suite passed. A test that started and did not
+// end has failed.
 func (s *suite) summarise(to io.Writer) bool {
 	count := map[string]int{}
 	var notes []string
 	var skipped skips
 	for _, t := range s.tests {
-		if !t.ran { // a name with a slash, not a subtest
+		if !t.ran { // addEvent takes the part before a slash in a name for a parent test, but no such test exists
 			continue
 		}
 		if t.action == "" {
@@ -189,14 +192,16 @@ func (s *suite) summarise(to io.Writer) bool {
 	return good
 }
 
-// skips are skipped tests by reason, in the order of the reasons' first occurrence.
+// skips are the skipped tests by reason, in the order in which the reasons occurred first.
 type skips []skip
 
+// skip has the names of all tests that were skipped for the same reason.
 type skip struct {
 	reason string
 	names  []string
 }
 
+// add adds a skipped test.
 func (all *skips) add(reason, name string) {
 	for i := range *all {
 		if r := &(*all)[i]; r.reason == reason {
@@ -207,7 +212,7 @@ func (all *skips) add(reason, name string) {
 	*all = append(*all, skip{reason, []string{name}})
 }
 
-// print writes each reason with its tests, in lines of readable length.
+// print writes each reason with the names of its tests, in lines of at most 120 characters.
 func (all skips) print(to io.Writer) {
 	const width = 120
 	for _, r := range all {
@@ -224,16 +229,17 @@ func (all skips) print(to io.Writer) {
 	}
 }
 
-// reason returns the last message of a skipped test, without file and line, or says that there is none.
+// reason returns the last message of a skipped test, without file and line. If the test has no message, the text says
+// so.
 func reason(output []string) string {
 	for _, text := range slices.Backward(output) {
 		if _, after, ok := strings.Cut(text, ".go:"); ok {
-			if _, said, ok := strings.Cut(after, ": "); ok {
-				return strings.TrimSpace(said)
+			if _, message, ok := strings.Cut(after, ": "); ok {
+				return strings.TrimSpace(message)
 			}
 		}
 	}
-	return "no reason was given"
+	return "the test gave no reason"
 }
 
 // tailOf returns the last lines of an output, indented, each of limited length.

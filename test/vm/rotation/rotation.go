@@ -1,9 +1,9 @@
-// Package rotation chooses the parts that a run of the suites plays if all parts would take hours: the
-// parts that were played longest ago, until they take a tenth of the total time. So each part is played
-// within ten runs that play all their parts.
+// Package rotation chooses the parts that a run of the test suites plays. A part is a test, or one of the cases that a
+// test plays in virtual machines. All parts would take hours. So a run plays the parts that were played longest ago,
+// until these parts take a tenth of the total time. Each part is played at least once in ten complete runs.
 //
-// A text file has the last run of each part. Commit it with a run that passes. CI cannot commit it, so the day chooses
-// the parts there, and a limit keeps CI below its time.
+// A text file has the last run of each part. Commit the file after a run that passes. CI cannot commit the file. So
+// in CI the day determines the parts, and CITime limits their duration.
 package rotation
 
 import (
@@ -20,8 +20,8 @@ import (
 // RunsForAllParts is the number of runs in which each part is played at least once.
 const RunsForAllParts = 10
 
-// CITime is the most time of guests that the parts of a run in CI take, as far as their durations are known. At least
-// one part is played.
+// CITime limits the total duration of the parts of a run in CI. The durations are those of the last runs of the parts.
+// The first part is played even if it takes longer.
 const CITime = 4 * time.Minute
 
 // assumedDuration is the assumed duration of a part that was never played.
@@ -30,12 +30,12 @@ const assumedDuration = 60 * time.Second
 // Part is one part of the rotation, with its last run.
 type Part struct {
 	Name string
-	Run  int    // the last run that played it; 0 for none
-	Day  string // the day of that run, such as 2026-11-23
-	Took time.Duration
+	Run  int           // the number of the last run that played the part; 0 for none
+	Day  string        // the day of that run, such as 2026-11-23
+	Took time.Duration // the duration of the part in that run, or assumedDuration
 }
 
-// Last describes when the part was played last.
+// Last returns a text that says when the part was played last.
 func (p Part) Last() string {
 	if p.Run == 0 {
 		return "never played before"
@@ -45,14 +45,15 @@ func (p Part) Last() string {
 
 // History has the last run of each part.
 type History struct {
-	Run   int // the number of the last run
-	parts map[string]Part
+	Run   int             // the number of the last run
+	parts map[string]Part // by name
 }
 
 const lineFormat = "%d %s %d %s\n" // run, day, seconds, name
 
-const fileHeader = `# What "make e2e" plays by turns: the run that played it last, its day, the seconds it took, its name. Each run plays
-# what was played longest ago, a tenth of the whole. Commit this file with what the run was made for.
+const fileHeader = `# The parts that "make e2e" plays in turns. A line has the last run of a part: the number of the run, its day, the
+# duration of the part in seconds, and the name of the part. Each run plays the parts that were played longest ago,
+# until they take a tenth of the total time. Commit this file together with the change that the run tested.
 `
 
 // Read reads a history from its file. An empty file means that nothing was played yet.
@@ -67,7 +68,7 @@ func Read(from io.Reader) (*History, error) {
 		var p Part
 		var seconds int
 		if got, err := fmt.Sscanf(text+"\n", lineFormat, &p.Run, &p.Day, &seconds, &p.Name); err != nil || p.Run < 1 || seconds < 0 {
-			return nil, fmt.Errorf("line %d: %q is not a run, a day, seconds and a name (%d of 4 read)", n, text, got)
+			return nil, fmt.Errorf("line %d: %q is not the number of a run, a day, seconds and a name (%d of these 4 could be read)", n, text, got)
 		}
 		p.Took = time.Duration(seconds) * time.Second
 		if _, twice := b.parts[p.Name]; twice {
@@ -78,7 +79,7 @@ func Read(from io.Reader) (*History, error) {
 	return b, lines.Err()
 }
 
-// Of returns a part with its last run. A part that is not in the history was never played.
+// Of returns the part with this name. A part that is not in the history was never played.
 func (b *History) Of(name string) Part {
 	if p, has := b.parts[name]; has {
 		return p
@@ -87,8 +88,9 @@ func (b *History) Of(name string) Part {
 }
 
 // Due returns the parts that the next run must play: those played longest ago, until they take a tenth of
-// the time of all parts. Parts of the same run are ordered by a hash of their names, since parts with similar
-// names take similarly long.
+// the time of all parts, and those that would otherwise not be played within RunsForAllParts runs. Parts with the same
+// last run are ordered by a hash of their names. So long and short parts mix, although similar names often mean
+// similar durations.
 func (b *History) Due(all []string) []Part {
 	var parts []Part
 	var whole time.Duration
@@ -109,8 +111,9 @@ func (b *History) Due(all []string) []Part {
 	return parts
 }
 
-// DueOn returns the parts that a run in CI plays on a day. CI cannot commit the history, so the day, such as 2026-11-23,
-// orders the parts. The parts take a tenth of the time of all parts, but at most CITime, or as long as the first of them.
+// DueOn returns the parts that a run in CI plays on a day, such as 2026-11-23. CI cannot commit the history, so a hash
+// of day and name orders the parts. DueOn returns the first parts, until they take a tenth of the time of all parts, or
+// until another part would exceed CITime. It returns at least one part.
 func (b *History) DueOn(day string, all []string) []Part {
 	var parts []Part
 	var whole, took time.Duration
@@ -136,8 +139,8 @@ func hash(name string) uint32 {
 	return h.Sum32()
 }
 
-// Next returns the number of a run that played some parts: the next number if they include all that were due, and
-// otherwise the last number again, because such a run does not count for RunsForAllParts.
+// Next returns the number of a run that played the parts in ran. If ran has all parts that were due, it is the next
+// number. Otherwise it is the number of the last run, because an incomplete run does not count for RunsForAllParts.
 func (b *History) Next(due map[string]bool, ran map[string]time.Duration) int {
 	for name := range due {
 		if _, has := ran[name]; !has {
@@ -147,12 +150,12 @@ func (b *History) Next(due map[string]bool, ran map[string]time.Duration) int {
 	return b.Run + 1
 }
 
-// Played notes that a run played a part.
+// Played records in the history that a run played a part.
 func (b *History) Played(name string, run int, day time.Time, took time.Duration) {
 	b.parts[name] = Part{Name: name, Run: run, Day: day.UTC().Format(time.DateOnly), Took: took.Round(time.Second)}
 }
 
-// Write writes the history, without parts that do not exist any more.
+// Write writes the history of the parts in all. It leaves out other parts, which do not exist any more.
 func (b *History) Write(to io.Writer, all []string) error {
 	text := fileHeader
 	for _, name := range slices.Sorted(slices.Values(all)) {

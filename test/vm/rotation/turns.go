@@ -10,25 +10,26 @@ import (
 	"time"
 )
 
-// Turns are the parts of a rotation that a run of one package of tests plays.
+// Turns determines which parts this run of the tests of a package plays, and records the parts that pass.
 type Turns struct {
-	file      string
-	dueCalled atomic.Bool // set once a test has called Due
-	read      func() (*currentRun, error)
+	file      string                      // the file of the history
+	dueCalled atomic.Bool                 // a test has called Due, Play or Note
+	read      func() (*currentRun, error) // reads the file at the first call
 }
 
-// currentRun is what the present run plays.
+// currentRun has the parts that this run plays.
 type currentRun struct {
-	history *History // the runs before
-	all     []string
-	due     map[string]bool
+	history *History        // the runs before this run
+	all     []string        // the names of all parts
+	due     map[string]bool // the names of the parts that this run must play
 
 	mu  sync.Mutex               // guards ran
-	ran map[string]time.Duration // how long each part took that passed
+	ran map[string]time.Duration // the durations of the parts that passed, by name
 }
 
-// NewTurns makes the turns of the parts that a function names. The file, in the folder of the package, has the last run
-// of each part. NewTurns reads neither: the first call of Due calls the function and reads the file.
+// NewTurns returns the Turns of a package of tests. The file, in the folder of the package, has the last run of each
+// part. The function parts returns the names of all parts. NewTurns does not read the file and does not call the
+// function; the first call of Due does.
 func NewTurns(file string, parts func() ([]string, error)) *Turns {
 	t := &Turns{file: file}
 	t.read = sync.OnceValues(func() (*currentRun, error) {
@@ -54,7 +55,7 @@ func NewTurns(file string, parts func() ([]string, error)) *Turns {
 		for _, p := range due {
 			r.due[p.Name] = true
 		}
-		fmt.Fprintf(os.Stderr, "vm: rotation: %s: run %d plays %d of %d\n", file, history.Run+1, len(due), len(all))
+		fmt.Fprintf(os.Stderr, "vm: rotation: %s: run %d plays %d of %d parts\n", file, history.Run+1, len(due), len(all))
 		return r, nil
 	})
 	return t
@@ -62,7 +63,7 @@ func NewTurns(file string, parts func() ([]string, error)) *Turns {
 
 func inCI() bool { return os.Getenv("CI") != "" }
 
-// Due reports whether this run plays a part. With TRIMTAB_TURNS=all it plays every part.
+// Due reports whether this run plays a part. With TRIMTAB_TURNS=all, a run plays every part.
 func (t *Turns) Due(tb testing.TB, name string) bool {
 	tb.Helper()
 	now, err := t.read()
@@ -72,7 +73,8 @@ func (t *Turns) Due(tb testing.TB, name string) bool {
 	return now.due[name] || os.Getenv("TRIMTAB_TURNS") == "all"
 }
 
-// Play skips a test that this run does not play. The test's own name is the name of its part. make soak plays every test.
+// Play skips the test if this run does not play it. The name of the test is the name of the part. `make soak` plays
+// every test.
 func (t *Turns) Play(tb testing.TB) {
 	tb.Helper()
 	if os.Getenv("TRIMTAB_SOAK") != "" {
@@ -80,12 +82,12 @@ func (t *Turns) Play(tb testing.TB) {
 	}
 	if !t.Due(tb, tb.Name()) {
 		now, _ := t.read()
-		tb.Skipf("the rotation plays it in another run: %s", now.history.Of(tb.Name()).Last())
+		tb.Skipf("the rotation plays this test in another run; it was %s", now.history.Of(tb.Name()).Last())
 	}
 	t.Note(tb, tb.Name())
 }
 
-// Note prints when a part was played last, and notes the present run if the part passes.
+// Note prints when a part was played last. If the test passes, Note also records that this run played the part.
 func (t *Turns) Note(tb testing.TB, name string) {
 	tb.Helper()
 	now, err := t.read()
@@ -103,7 +105,8 @@ func (t *Turns) Note(tb testing.TB, name string) {
 	})
 }
 
-// Keep writes the parts of this run to the file, so that the next run continues. In CI it writes nothing.
+// Keep writes the history with the parts of this run to the file. The next run then plays other parts. In CI, Keep
+// writes nothing.
 func (t *Turns) Keep() error {
 	if !t.dueCalled.Load() {
 		return nil

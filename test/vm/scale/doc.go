@@ -1,3 +1,3 @@
-// Package scale measures the load that the agents of many nodes put on a real API server. The agents' parts
-// that use it are the real ones, each with its own connection; nodes, runtimes and kubelets are simulated.
+// Package scale measures the load that the agents of many nodes put on a real API server. The agents' code that uses
+// the API server is real, and each agent has its own connection. Nodes, runtimes and kubelets are simulated.
 package scale

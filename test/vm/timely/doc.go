@@ -1,3 +1,3 @@
-// Package timely measures how soon each source knows a pod that was created at the API server, on a node with a real
-// kubelet and containerd.
+// Package timely measures how soon each source, such as the Pods API or NRI, knows a pod that was created at the API
+// server. The node has a real kubelet and containerd.
 package timely

@@ -1,11 +1,12 @@
-// Package wire is the protocol between the driver on the host and the agent in the guest, over HTTP:
+// Package wire is the HTTP protocol between the test on the host and its helper program in the virtual machine, which
+// is called the agent in the guest:
 //
 //	GET  /ready                           the guest is up
-//	POST /exec                            a Command; the answer is a Result
-//	GET  /file?path=                      a file's content
-//	PUT  /file?path=&mode=                writes a file, in one step
-//	GET  /tar?path=&path=                 regular files below the paths, for logs
-//	POST /clock?ns=                       sets the clock, which stood still in a snapshot
+//	POST /exec                            runs a Command; the answer is a Result
+//	GET  /file?path=                      returns a file's content
+//	PUT  /file?path=&mode=                writes a file atomically
+//	GET  /tar?path=&path=                 returns a tar of the regular files below the paths, for logs
+//	POST /clock?ns=                       sets the clock, which stood still while the machine was a snapshot
 //	GET  /dial?network=&address=          becomes a connection to a socket in the guest
 package wire
 
@@ -14,24 +15,23 @@ import "time"
 // Port is the port of the agent in the guest.
 const Port = 7000
 
-// Upgrade is the protocol that /dial changes to.
+// Upgrade is the protocol to which a /dial request upgrades its HTTP connection.
 const Upgrade = "stream"
 
-// Command is a program to run. With Log it runs in the background, in its own session, with its output in
-// that file.
+// Command is a program to run in the guest.
 type Command struct {
 	Argv    []string
-	Env     []string // added to the agent's environment
-	Dir     string
+	Env     []string // added to the environment of the agent in the guest
+	Dir     string   // the working directory of the program
 	Stdin   []byte
 	Timeout time.Duration // 0 means two minutes
-	Log     string
+	Log     string        // if not "", the program runs in the background, in its own session, with its output in this file
 }
 
-// Result is the result of a Command. For a background command only PID is set.
+// Result is the result of a Command. If a background program starts, only PID is set.
 type Result struct {
-	Code           int // the exit code; 124 after the timeout, 126 if it did not start, 128 plus the signal if it was killed
+	Code           int // the exit code; 124 after the timeout, 126 if the program did not start, 128 plus the signal that killed it
 	PID            int
 	Stdout, Stderr string
-	Err            string // why it could not be run or was ended; empty if it exited by itself
+	Err            string // why the program did not start or was killed; "" if it exited by itself
 }

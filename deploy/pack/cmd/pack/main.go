@@ -1,4 +1,5 @@
-// Command pack makes image, packages and releases from built programs. The Makefile calls it.
+// Command pack makes Trimtab's container image, Debian packages and releases from built programs. The Makefile calls
+// pack.
 //
 //	pack image -out FILE [-name REPOSITORY] [-tag TAG] [-licence FILE] PROGRAM...
 //	pack deb -nfpm NFPM -out DIRECTORY PROGRAM...
@@ -47,7 +48,7 @@ func makeImage(args []string, out io.Writer) error {
 	set := flag.NewFlagSet("image", flag.ContinueOnError)
 	to := set.String("out", "", "file to write, a tar of an OCI layout")
 	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository in the image's name")
-	tag := set.String("tag", "", "tag of the image; if it is empty, the version of the programs")
+	tag := set.String("tag", "", "tag of the image (default: the version of the programs)")
 	licence := set.String("licence", "LICENSE", "file of the licence")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -59,9 +60,11 @@ func makeImage(args []string, out io.Writer) error {
 	return writeImage(target{*to, *name, *tag, *licence}, programs, out)
 }
 
-// target has the file and name of an image, and the file of its licence.
+// target says how to write an image: the file to write, the repository in the image's name, the image's tag, and the
+// file that has the licence.
 type target struct{ file, name, tag, licence string }
 
+// writeImage makes an image of the programs, writes it to to.file, and prints the image's name and digest.
 func writeImage(to target, programs []program.Program, out io.Writer) error {
 	text, err := os.ReadFile(to.licence)
 	if err != nil {
@@ -100,6 +103,7 @@ func makePackages(args []string, out io.Writer) error {
 	return writePackages(*nfpm, *dir, programs, out)
 }
 
+// writePackages makes a Debian package of each program in the directory dir, and prints the packages' files.
 func writePackages(nfpm, dir string, programs []program.Program, out io.Writer) error {
 	for _, p := range programs {
 		file, err := debian.Make(context.Background(), nfpm, ".", dir, p)
@@ -113,13 +117,14 @@ func writePackages(nfpm, dir string, programs []program.Program, out io.Writer) 
 	return nil
 }
 
-// makeRelease makes everything, in a new directory that is named after the version.
+// makeRelease makes the image, the Debian packages and the archives of a release. It makes them in a new directory
+// that is named after the version.
 func makeRelease(args []string, out io.Writer) error {
 	set := flag.NewFlagSet("release", flag.ContinueOnError)
 	nfpm := set.String("nfpm", "", "the program nfpm")
-	above := set.String("out", "dist", "directory in which the directory of the release is made")
+	above := set.String("out", "dist", "parent of the release's directory")
 	name := set.String("name", "ghcr.io/trimtab/trimtab", "repository in the image's name")
-	plugins := set.String("plugins", "", "directory with OS-ARCH/kubectl-trimtab for each system")
+	plugins := set.String("plugins", "", "directory with the file OS-ARCH/kubectl-trimtab for each operating system and architecture")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -147,7 +152,7 @@ func makeRelease(args []string, out io.Writer) error {
 	return err
 }
 
-// writeAndRename writes a file under another name and renames it, so that nobody reads a partial file.
+// writeAndRename writes a file under a temporary name and then renames it, so that no program reads a partial file.
 func writeAndRename(to string, write func(io.Writer) error) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err

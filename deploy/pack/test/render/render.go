@@ -1,4 +1,5 @@
-// Package render renders the Helm chart for tests with the real helm, and decodes it strictly into Kubernetes' types.
+// Package render renders the Helm chart for tests with the real helm. It decodes the rendered objects strictly into
+// Kubernetes' types.
 package render
 
 import (
@@ -22,7 +23,8 @@ import (
 	"github.com/trimtab/trimtab/deploy/pack/test/tree"
 )
 
-// Tool returns the folder of a program in the tool cache, and builds the program if needed, which takes minutes.
+// Tool returns the directory of a program in the tool cache. If the cache does not have the program, Tool builds the
+// program, which takes minutes.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(tree.Root(t), "test/tools/build.sh"), name)
@@ -39,37 +41,38 @@ var (
 	helmDir  string
 )
 
-// Helm runs helm without a cluster. The error has its output.
+// Helm runs helm without a cluster, and returns helm's standard output. An error has all output of helm as its text.
 func Helm(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	helmOnce.Do(func() { helmDir = Tool(t, "helm") })
 	cmd := exec.CommandContext(t.Context(), filepath.Join(helmDir, "helm"), args...)
 	home := t.TempDir()
 	cmd.Env = []string{"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none")}
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		err = errors.New(strings.TrimSpace(string(out) + said.String()))
+		err = errors.New(strings.TrimSpace(string(out) + stderr.String()))
 	}
 	return string(out), err
 }
 
-// Objects has the objects of the rendered chart.
+// Objects has the Kubernetes objects of the rendered chart.
 type Objects struct {
 	DaemonSet *appsv1.DaemonSet
 	Account   *corev1.ServiceAccount
 	Config    string // the agent's configuration file
-	// The agents' rights at the API server.
+	// Roles and LocalRoles grant the agents their rights at the API server.
 	Roles      []*rbacv1.ClusterRole
 	LocalRoles []*rbacv1.Role
 	Policies   []*admissionv1.ValidatingAdmissionPolicy
 	Service    *corev1.Service
-	// Monitors has the objects of the Prometheus operator by kind.
+	// Monitors has the objects of the Prometheus operator by kind, such as PodMonitor.
 	Monitors map[string]map[string]any
 }
 
-// Chart lints and renders the chart with values. An object that an API server would refuse or prune fails the test.
+// Chart lints and renders the chart with values, which has the text of a values file. The test fails if an object has
+// unknown or repeated fields.
 func Chart(t testing.TB, values string) Objects {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
@@ -91,11 +94,12 @@ func Chart(t testing.TB, values string) Objects {
 	return o
 }
 
+// add decodes one YAML document of the rendered chart, and stores its object in o.
 func (o *Objects) add(t testing.TB, document string) {
 	t.Helper()
 	data, err := yaml.YAMLToJSONStrict([]byte(document))
 	if err != nil {
-		t.Fatalf("%v in\n%s", err, document)
+		t.Fatalf("decode the rendered document: %v in\n%s", err, document)
 	}
 	var head struct {
 		Kind string `json:"kind"`
@@ -130,17 +134,17 @@ func (o *Objects) add(t testing.TB, document string) {
 	case "ValidatingAdmissionPolicyBinding":
 		decode[admissionv1.ValidatingAdmissionPolicyBinding](t, data)
 	default:
-		t.Errorf("the chart has an unknown kind %q", head.Kind)
+		t.Errorf("the chart has an object of the kind %q, which this test does not know", head.Kind)
 	}
 }
 
-// decode decodes like an API server with fieldValidation=Strict.
+// decode decodes JSON like an API server with fieldValidation=Strict: unknown or repeated fields fail the test.
 func decode[T any](t testing.TB, data []byte) *T {
 	t.Helper()
 	into := new(T)
 	problems, err := strictjson.UnmarshalStrict(data, into)
 	if err != nil || len(problems) > 0 {
-		t.Fatalf("%T: %v %v in\n%s", into, err, problems, data)
+		t.Fatalf("decode a %T: %v %v in\n%s", into, err, problems, data)
 	}
 	return into
 }

@@ -1,5 +1,5 @@
-// Package tree copies this repository's files for tests into trees with a known commit and version, so that builds in
-// them do not depend on the repository's path and version.
+// Package tree copies this repository's files into new git repositories (trees) for tests. Each tree has one commit and
+// a fixed version, so builds in a tree do not depend on the path and version of this repository.
 package tree
 
 import (
@@ -11,34 +11,35 @@ import (
 	"testing"
 )
 
-// Version is the tag of the one commit in each tree, and Time is the time of that commit.
+// Version is the git tag of the only commit in each tree. Time is the time of this commit.
 const (
 	Version = "v1.2.3"
 	Time    = "2026-01-02T03:04:05Z"
 )
 
-// Root is the repository's directory.
+// Root returns the directory of this repository.
 func Root(t testing.TB) string {
 	t.Helper()
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
-		t.Fatal("no caller information")
+		t.Fatal("the path of this source file is not known")
 	}
 	return filepath.Join(filepath.Dir(file), "../../../..")
 }
 
-// File replaces a file of the repository in a tree.
+// File is a file that Copy writes into a tree in place of the repository's file with the same name.
 type File struct{ Name, Text string }
 
-// Copy makes a tree in a new directory, of the present files that git tracks or would add.
-func Copy(t testing.TB, instead ...File) string {
+// Copy makes a tree in a new directory, and returns the directory. The tree has the repository's files that git tracks,
+// and the untracked files that git does not ignore. Files in replacements replace the repository's files.
+func Copy(t testing.TB, replacements ...File) string {
 	t.Helper()
 	root, dir := Root(t), t.TempDir()
 	list := Run(t, root, "git", "ls-files", "-co", "--exclude-standard", "-z")
 	for name := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
 		data, err := os.ReadFile(filepath.Join(root, name))
 		if os.IsNotExist(err) {
-			continue // removed without a commit
+			continue // git still lists the file, but it was removed from the directory
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +56,7 @@ func Copy(t testing.TB, instead ...File) string {
 			t.Fatal(err)
 		}
 	}
-	for _, f := range instead {
+	for _, f := range replacements {
 		if err := os.WriteFile(filepath.Join(dir, f.Name), []byte(f.Text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -68,8 +69,8 @@ func Copy(t testing.TB, instead ...File) string {
 	return dir
 }
 
-// Run runs a program in dir and returns its standard output. Its environment has no git or make variables of the
-// caller, and fixed names and times for commits.
+// Run runs a program in dir and returns the program's standard output. The program's environment has none of the
+// caller's variables for git and make. It sets a fixed author and time for git commits.
 func Run(t testing.TB, dir, program string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -84,11 +85,11 @@ func Run(t testing.TB, dir, program string, args ...string) string {
 	cmd.Env = append(env, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=Test", "GIT_AUTHOR_EMAIL=test@example.com", "GIT_AUTHOR_DATE="+Time,
 		"GIT_COMMITTER_NAME=Test", "GIT_COMMITTER_EMAIL=test@example.com", "GIT_COMMITTER_DATE="+Time)
-	var told strings.Builder
-	cmd.Stderr = &told
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%s %s: %v\n%s%s", program, strings.Join(args, " "), err, out, told.String())
+		t.Fatalf("%s %s: %v\n%s%s", program, strings.Join(args, " "), err, out, stderr.String())
 	}
 	return string(out)
 }

@@ -1,5 +1,5 @@
 // Package host finds the cgroup hierarchies of the test machine, and removes the processes, mounts and cgroups of one
-// test. It touches only those below the test's private directory or cgroup.
+// test. It removes nothing outside of the test's private directory and private cgroup.
 package host
 
 import (
@@ -16,12 +16,13 @@ import (
 
 // Hierarchy is one mounted cgroup tree.
 type Hierarchy struct {
-	Mount       string
-	Controllers []string // v1: the mount's controllers; v2: those of the root cgroup
-	Unified     bool     // cgroup v2
+	Mount       string   // the mount point
+	Controllers []string // v1: the controllers of the mount; v2: the controllers of the root cgroup
+	Unified     bool     // the hierarchy is cgroup v2
 }
 
-// Hierarchies reads the cgroup mounts of this process, each tree once.
+// Hierarchies returns the cgroup hierarchies that are mounted for this process. A hierarchy with several mounts counts
+// once.
 func Hierarchies() ([]Hierarchy, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -47,6 +48,7 @@ func Hierarchies() ([]Hierarchy, error) {
 	return found, nil
 }
 
+// parseMounts returns the cgroup hierarchies in the text of /proc/self/mountinfo, without the controllers of cgroup v2.
 func parseMounts(mountinfo io.Reader) ([]Hierarchy, error) {
 	var found []Hierarchy
 	lines := bufio.NewScanner(mountinfo)
@@ -70,7 +72,8 @@ func parseMounts(mountinfo io.Reader) ([]Hierarchy, error) {
 	return found, lines.Err()
 }
 
-// controllers returns the controllers and the name in a v1 mount's super-block options.
+// controllers returns the controllers in the super-block options of a v1 mount, and the name of a named hierarchy, such
+// as name=systemd.
 func controllers(options string) []string {
 	var found []string
 	for option := range strings.SplitSeq(options, ",") {
@@ -84,18 +87,19 @@ func controllers(options string) []string {
 	return found
 }
 
-// For returns the hierarchy of a controller.
+// For returns the hierarchy that has a controller.
 func For(all []Hierarchy, controller string) (Hierarchy, error) {
 	for _, h := range all {
 		if slices.Contains(h.Controllers, controller) {
 			return h, nil
 		}
 	}
-	return Hierarchy{}, fmt.Errorf("no hierarchy has the controller %s", controller)
+	return Hierarchy{}, fmt.Errorf("no mounted cgroup hierarchy has the controller %s", controller)
 }
 
-// Make creates a cgroup and its missing parents in every hierarchy with controllers, ready for processes: a new v1
-// cpuset is empty and gets its parent's CPUs and memory nodes; in v2 parents enable the controllers.
+// Make creates a cgroup and its missing parents in every hierarchy with controllers, so that processes can enter the
+// cgroup. In v1, a new cpuset gets the CPUs and memory nodes of its parent, because it would otherwise be empty. In v2,
+// Make enables the controllers in the parents.
 func Make(all []Hierarchy, cgroup string) error {
 	for _, h := range all {
 		if len(h.Controllers) == 0 {
@@ -113,10 +117,12 @@ func Make(all []Hierarchy, cgroup string) error {
 	return nil
 }
 
+// makeOne creates the cgroup dir below the existing cgroup parent in one hierarchy.
 func makeOne(h Hierarchy, parent, dir string) error {
 	if h.Unified {
 		for _, c := range h.Controllers {
-			// Some controllers cannot be enabled everywhere (rdma, misc). A test that needs one fails when it reads its files.
+			// Some controllers (rdma, misc) cannot be enabled on every machine. The error is ignored here, because a
+			// test that needs such a controller fails later, when the test reads the controller's files.
 			_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+c), 0o644)
 		}
 	}

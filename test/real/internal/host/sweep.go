@@ -16,13 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// sweepPatience is how long Sweep and RemoveCgroups try again before they return an error.
 const sweepPatience = 15 * time.Second
 
-// Sweep removes everything of a private runtime with its files in dir: the runtime, its shims, the containers'
-// processes, mounts, cgroups and the directory. It is no error if nothing is left.
+// Sweep removes everything of a runtime whose files are in the directory dir and whose cgroups are below parent. It
+// ends the runtime, the shims and the containers' processes. Then it removes the mounts, the cgroups and the directory.
+// It returns no error if nothing of the runtime exists any more.
 func Sweep(dir, parent string) error {
 	if !strings.HasPrefix(dir, "/tmp/") || len(strings.Trim(parent, "/")) == 0 {
-		return fmt.Errorf("sweep refuses %q with cgroup %q", dir, parent)
+		return fmt.Errorf("cannot sweep directory %q with cgroup %q: the directory must be below /tmp, and the cgroup must not be the root", dir, parent)
 	}
 	all, err := Hierarchies()
 	if err != nil {
@@ -36,14 +38,15 @@ func Sweep(dir, parent string) error {
 			}
 		}
 		if len(alive) > 0 {
-			return fmt.Errorf("processes %v do not end", alive)
+			return fmt.Errorf("the processes %v do not end after SIGKILL", alive)
 		}
 		return nil
 	})
 	return errors.Join(err, unmount(dir), RemoveCgroups(all, parent), os.RemoveAll(dir))
 }
 
-// Processes lists the processes with an argument below dir: the runtime by its configuration, shims by their socket.
+// Processes lists the processes that have a path below dir as an argument. The runtime has the path of its
+// configuration, and a shim has the path of its socket. The program reap, which cleans up, does not count.
 func Processes(dir string) []int {
 	return pidsWhere(func(cmdline []byte) bool {
 		for arg := range bytes.SplitSeq(cmdline, []byte{0}) {
@@ -55,7 +58,7 @@ func Processes(dir string) []int {
 	})
 }
 
-// pidsWhere returns the processes whose command line matches. Zombies have none.
+// pidsWhere returns the ids of the processes whose command line matches. The command line of a zombie is empty.
 func pidsWhere(match func(cmdline []byte) bool) []int {
 	var found []int
 	entries, _ := os.ReadDir("/proc")
@@ -71,6 +74,7 @@ func pidsWhere(match func(cmdline []byte) bool) []int {
 	return found
 }
 
+// members returns the ids of the processes in a cgroup and its descendants, in all hierarchies.
 func members(all []Hierarchy, parent string) []int {
 	var found []int
 	for _, h := range all {
@@ -87,7 +91,7 @@ func members(all []Hierarchy, parent string) []int {
 	return slices.Compact(found)
 }
 
-// tree lists the directories from root down, parents first. It skips directories that vanish meanwhile.
+// tree lists root and all directories below root, parents first. It skips directories that vanish during the walk.
 func tree(root string) []string {
 	var found []string
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -99,6 +103,7 @@ func tree(root string) []string {
 	return found
 }
 
+// unmount removes all mounts below dir, the newest mount first.
 func unmount(dir string) error {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -110,7 +115,7 @@ func unmount(dir string) error {
 			points = append(points, fields[4])
 		}
 	}
-	slices.Reverse(points) // the kernel lists mounts in the order they were made
+	slices.Reverse(points) // the kernel lists the oldest mount first
 	for _, p := range points {
 		if err := unix.Unmount(p, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("unmount %s: %w", p, err)
@@ -119,8 +124,8 @@ func unmount(dir string) error {
 	return nil
 }
 
-// RemoveCgroups removes a cgroup with its descendants from every hierarchy, the deepest first. It retries, since a
-// cgroup stays busy for a moment after its last process.
+// RemoveCgroups removes a cgroup with its descendants from every hierarchy, the deepest cgroup first. It tries again
+// after an error, because a cgroup stays busy for a moment after the end of its last process.
 func RemoveCgroups(all []Hierarchy, parent string) error {
 	return until(func() error {
 		var last error
@@ -137,6 +142,7 @@ func RemoveCgroups(all []Hierarchy, parent string) error {
 	})
 }
 
+// until calls done until it returns no error, at most for sweepPatience. It returns the last error.
 func until(done func() error) error {
 	deadline := time.Now().Add(sweepPatience)
 	for {

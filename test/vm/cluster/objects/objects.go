@@ -1,4 +1,5 @@
-// Package objects makes objects for tests with a real API server: those of the Helm chart, and tokens of its agents.
+// Package objects makes Kubernetes objects for tests with a real API server: the objects of the Helm chart, and tokens
+// of the agents' service account.
 package objects
 
 import (
@@ -23,13 +24,13 @@ import (
 	"github.com/trimtab/trimtab/test/vm/controlplane"
 )
 
-// Tests install the agents as this release, in this namespace.
+// Tests install the Helm chart with the release name Release, in the namespace Namespace.
 const (
 	Release   = "trimtab"
 	Namespace = "kube-system"
 )
 
-// resources has the kinds of objects that tests make.
+// resources has the API resources of the objects that tests make, by kind.
 var resources = map[string]schema.GroupVersionResource{
 	"Node":                             {Version: "v1", Resource: "nodes"},
 	"Pod":                              {Version: "v1", Resource: "pods"},
@@ -54,7 +55,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"CustomNodeResource":               {Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"},
 }
 
-// ClientFor returns the client for the objects of a kind. namespace is "" for objects without one.
+// ClientFor returns the client for the objects of a kind. namespace is "" for objects without a namespace.
 func ClientFor(d dynamic.Interface, kind, namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
 		return d.Resource(resources[kind])
@@ -79,13 +80,14 @@ func Parse(t testing.TB, text string) (out []*unstructured.Unstructured) {
 	}
 }
 
-// Create creates the objects of YAML documents. It retries while the API server lacks their namespace or type.
+// Create creates the objects in YAML documents. It tries again while the API server does not have the namespace or the
+// type of an object yet.
 func Create(t testing.TB, p *controlplane.Plane, text string) {
 	t.Helper()
 	admin := p.Dynamic(controlplane.Admin)
 	for _, o := range Parse(t, text) {
 		if _, known := resources[o.GetKind()]; !known {
-			t.Fatalf("no resource for kind %s", o.GetKind())
+			t.Fatalf("the map resources has no entry for the kind %s", o.GetKind())
 		}
 		p.Wait("create "+o.GetKind()+" "+o.GetName(), func(ctx context.Context) error {
 			_, err := ClientFor(admin, o.GetKind(), o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{FieldValidation: "Strict"})
@@ -97,7 +99,7 @@ func Create(t testing.TB, p *controlplane.Plane, text string) {
 	}
 }
 
-// Chart renders the Helm chart with values such as "config.cluster.podAnnotation=true".
+// Chart returns the manifests of the Helm chart, rendered with values such as "config.cluster.podAnnotation=true".
 func Chart(t testing.TB, values ...string) string {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)
@@ -123,7 +125,8 @@ func Chart(t testing.TB, values ...string) string {
 	return string(out)
 }
 
-// Token requests a token of the agents' service account that is bound to an object, as a kubelet does for a pod.
+// Token requests a token of the agents' service account, as a kubelet does for a pod. The token is bound to the object
+// with the given kind and name. If kind is "", it is bound to no object.
 func Token(t testing.TB, p *controlplane.Plane, kind, name string) string {
 	t.Helper()
 	admin := p.Dynamic(controlplane.Admin)
@@ -144,7 +147,7 @@ func Token(t testing.TB, p *controlplane.Plane, kind, name string) string {
 	}}
 	made, err := ClientFor(admin, "ServiceAccount", Namespace).Create(t.Context(), request, metav1.CreateOptions{}, "token")
 	if err != nil {
-		t.Fatalf("a token bound to the %s %s: %v", kind, name, err)
+		t.Fatalf("request a token bound to the %s %s: %v", kind, name, err)
 	}
 	out, _, _ := unstructured.NestedString(made.Object, "status", "token")
 	return out

@@ -100,7 +100,7 @@ func TestTokenOutsideItsTimes(t *testing.T) {
 		name string
 		by   time.Duration
 		want string
-	}{{"expired", -2 * time.Hour, "which expired 1h"}, {"not yet valid", 2 * time.Hour, "which is not valid for another 1h"}} {
+	}{{"expired", -2 * time.Hour, "which expired 1h"}, {"not yet valid", 2 * time.Hour, "which becomes valid only in 1h"}} {
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "token")
 			put := func(text string) {
@@ -138,7 +138,7 @@ func TestTokenOutsideItsTimes(t *testing.T) {
 				}
 				return nil
 			})
-			if n := said.count("until it accepts one"); n != 1 {
+			if n := said.count("until the server accepts a token"); n != 1 {
 				t.Errorf("it is logged %d times", n)
 			}
 			if tc.by > 0 {

@@ -1,5 +1,5 @@
-// Command forward forwards TCP connections, as kube-proxy does on a node for the API server's service.
-// Guests need kube-proxy for nothing else.
+// Command forward forwards TCP connections to another address, as kube-proxy does on a node for the service of the API
+// server. Guests need kube-proxy for nothing else, so this program replaces it.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 
 func main() {
 	if len(os.Args) != 3 {
-		log.Fatal("usage: forward LISTEN TO")
+		log.Fatal("usage: forward LISTEN-ADDRESS TARGET-ADDRESS")
 	}
 	l, err := net.Listen("tcp", os.Args[1])
 	if err != nil {
@@ -26,10 +26,10 @@ func main() {
 	}
 }
 
-// forwardConn copies in both directions until one side ends.
-func forwardConn(here net.Conn, to string) {
+// forwardConn connects to the target address, and copies data in both directions until one side ends.
+func forwardConn(here net.Conn, target string) {
 	defer here.Close()
-	there, err := net.Dial("tcp", to)
+	there, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}

@@ -1,6 +1,6 @@
 // Command deviceplugin is a device plugin of the kubelet for the tests. For each argument RESOURCE=NODE it has four
-// devices of that resource on that NUMA node. It tries to register until the kubelet accepts it, and serves until it is
-// killed.
+// devices of this resource on this NUMA node. It tries to register until the kubelet accepts the registration, and
+// serves until it is killed.
 package main
 
 import (
@@ -27,15 +27,15 @@ type server struct {
 	plugin.UnimplementedDevicePluginServer
 
 	resource string
-	node     int64
+	node     int64 // id of the NUMA node of the devices
 }
 
 func (*server) GetDevicePluginOptions(context.Context, *plugin.Empty) (*plugin.DevicePluginOptions, error) {
 	return &plugin.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch reports the devices once; nothing changes.
-func (s *server) ListAndWatch(_ *plugin.Empty, to grpc.ServerStreamingServer[plugin.ListAndWatchResponse]) error {
+// ListAndWatch reports the devices once, because they never change.
+func (s *server) ListAndWatch(_ *plugin.Empty, stream grpc.ServerStreamingServer[plugin.ListAndWatchResponse]) error {
 	all := &plugin.ListAndWatchResponse{}
 	for i := range devices {
 		all.Devices = append(all.Devices, &plugin.Device{
@@ -43,18 +43,18 @@ func (s *server) ListAndWatch(_ *plugin.Empty, to grpc.ServerStreamingServer[plu
 			Topology: &plugin.TopologyInfo{Nodes: []*plugin.NUMANode{{ID: s.node}}},
 		})
 	}
-	if err := to.Send(all); err != nil {
+	if err := stream.Send(all); err != nil {
 		return err
 	}
-	<-to.Context().Done()
+	<-stream.Context().Done()
 	return nil
 }
 
-// Allocate gives a container the ids of its devices in its environment.
-func (s *server) Allocate(_ context.Context, of *plugin.AllocateRequest) (*plugin.AllocateResponse, error) {
+// Allocate returns an environment variable for each container, with the ids of the container's devices.
+func (s *server) Allocate(_ context.Context, request *plugin.AllocateRequest) (*plugin.AllocateResponse, error) {
 	answer := &plugin.AllocateResponse{}
 	name := strings.ToUpper(path.Base(s.resource))
-	for _, c := range of.GetContainerRequests() {
+	for _, c := range request.GetContainerRequests() {
 		answer.ContainerResponses = append(answer.ContainerResponses, &plugin.ContainerAllocateResponse{
 			Envs: map[string]string{name: strings.Join(c.GetDevicesIds(), ",")},
 		})
@@ -62,7 +62,7 @@ func (s *server) Allocate(_ context.Context, of *plugin.AllocateRequest) (*plugi
 	return answer, nil
 }
 
-// register announces the socket to the kubelet.
+// register registers the plugin's socket with the kubelet.
 func (s *server) register(endpoint string) error {
 	conn, err := grpc.NewClient("unix://"+plugin.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -75,6 +75,7 @@ func (s *server) register(endpoint string) error {
 	return err
 }
 
+// serve serves the devices of one argument RESOURCE=NODE.
 func serve(arg string) error {
 	resource, node, _ := strings.Cut(arg, "=")
 	id, err := strconv.ParseInt(node, 10, 64)
@@ -86,7 +87,7 @@ func serve(arg string) error {
 	if err := os.MkdirAll(plugin.DevicePluginPath, 0o755); err != nil {
 		return err
 	}
-	// The kubelet removes the sockets in its directory when it starts.
+	// The kubelet removes the sockets in its directory when it starts, so the plugin makes its socket after that.
 	for {
 		if _, err := os.Stat(plugin.KubeletSocket); err == nil {
 			break

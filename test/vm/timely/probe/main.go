@@ -1,5 +1,6 @@
-// Command probe creates pods at the API server, bound to its node, and prints how long after the server's
-// answer each source first had them.
+// Command probe measures how soon each source of pods, such as the Pods API or NRI, knows a new pod. It runs on a node.
+// It creates pods for this node at the API server. For each pod it prints the times in ms from the API server's answer
+// until each source had the pod.
 package main
 
 import (
@@ -25,15 +26,16 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// podTimes has the times at which sources first had pods, by UID and source.
+// podTimes has the times at which each source first had each pod.
 type podTimes struct {
 	mu    sync.Mutex
-	at    map[string]map[string]time.Time
-	now   map[string]map[string]bool // what each polled source has now
-	wakes chan struct{}
+	at    map[string]map[string]time.Time // by UID and source
+	now   map[string]map[string]bool      // the UIDs of the pods that a source has now, by source
+	wakes chan struct{}                   // receives a value when at has changed
 }
 
-func (k *podTimes) note(source, uid string) {
+// recordTime stores the time at which a source has a pod, if it is the first time.
+func (k *podTimes) recordTime(source, uid string) {
 	now := time.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -49,17 +51,17 @@ func (k *podTimes) note(source, uid string) {
 	}
 }
 
-// RunPodSandbox notes a pod when the runtime sends NRI's event.
+// RunPodSandbox stores the time at which the runtime sends the NRI event RunPodSandbox for a pod.
 func (k *podTimes) RunPodSandbox(_ context.Context, p *api.PodSandbox) error { //nolint:unparam // the signature is NRI's
-	k.note("NRI", p.GetUid())
+	k.recordTime("NRI", p.GetUid())
 	return nil
 }
 
-// noteUpdate notes an update of a source.
-func (k *podTimes) noteUpdate(source string) func(podspec.Update) {
+// updateRecorder returns a function that stores the pods in an update of a source.
+func (k *podTimes) updateRecorder(source string) func(podspec.Update) {
 	return func(u podspec.Update) {
 		for uid := range u.All {
-			k.note(source, uid)
+			k.recordTime(source, uid)
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -73,7 +75,7 @@ func (k *podTimes) noteUpdate(source string) func(podspec.Update) {
 	}
 }
 
-// sources are in the order of the table.
+// sources are the names of the sources, in the order of the columns in the benchmark's table.
 var sources = []string{"API server", "Pods API", "/pods", "NRI"}
 
 // allSourcesHave reports whether every source has had a pod.
@@ -83,14 +85,14 @@ func (k *podTimes) allSourcesHave(uid string) bool {
 	return len(k.at[uid]) == len(sources)
 }
 
-// isGone reports whether the kubelet has dropped a pod.
+// isGone reports whether neither the kubelet's /pods nor the API server has a pod any more.
 func (k *podTimes) isGone(uid string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.now["/pods"][uid] && !k.now["API server"][uid]
 }
 
-// until waits for a condition on the sources.
+// until waits until done returns true. The parameter what is the condition in words, for the error.
 func (k *podTimes) until(ctx context.Context, what string, done func() bool) error {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
@@ -99,7 +101,7 @@ func (k *podTimes) until(ctx context.Context, what string, done func() bool) err
 		case <-ctx.Done():
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			return fmt.Errorf("%s: %w; %v", what, ctx.Err(), k.at)
+			return fmt.Errorf("wait until %s: %w; the times at which sources had pods: %v", what, ctx.Err(), k.at)
 		case <-k.wakes:
 		case <-again.C:
 		}
@@ -155,37 +157,38 @@ func run() error {
 func watchSource(ctx context.Context, k *podTimes, source string, r podspec.SpecSource) {
 	go func() {
 		for ctx.Err() == nil {
-			if err := r.Watch(ctx, k.noteUpdate(source)); err != nil && ctx.Err() == nil {
-				log.Printf("%s: %v", source, err)
+			if err := r.Watch(ctx, k.updateRecorder(source)); err != nil && ctx.Err() == nil {
+				log.Printf("watch the source %s: %v", source, err)
 				sleep.For(ctx, time.Second)
 			}
 		}
 	}()
 }
 
-// poll polls the kubelet's /pods.
+// poll requests /pods from the kubelet again and again, and stores the pods in the answers.
 func poll(ctx context.Context, k *podTimes) {
 	r := podspec.NewKubelet(podspec.KubeletOptions{URL: "https://127.0.0.1:10250", SkipVerify: true, Interval: time.Hour})
 	defer r.Close()
 	for {
-		ctx, cancel := context.WithCancel(ctx)
-		err := r.Watch(ctx, func(u podspec.Update) { k.noteUpdate("/pods")(u); cancel() })
+		firstUpdate, cancel := context.WithCancel(ctx)
+		err := r.Watch(firstUpdate, func(u podspec.Update) { k.updateRecorder("/pods")(u); cancel() })
 		cancel()
 		if err != nil && !errors.Is(err, context.Canceled) {
-			log.Printf("/pods: %v", err)
+			log.Printf("request /pods from the kubelet: %v", err)
 		}
-		if !sleep.For(context.WithoutCancel(ctx), pollInterval) {
+		if !sleep.For(ctx, pollInterval) {
 			return
 		}
 	}
 }
 
-// pollInterval is the pause between two polls of /pods, which limits the precision.
+// pollInterval is the pause between two requests of /pods. It limits the precision of the times for /pods.
 const pollInterval = 20 * time.Millisecond
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-// measurePod creates a pod, waits until every source has it, and removes it.
+// measurePod creates a pod, waits until every source has the pod, and removes it. It returns the time in ms from the
+// API server's answer until each source had the pod.
 func measurePod(ctx context.Context, k *podTimes, c *kube.Client, image, name string) (map[string]float64, error) {
 	objects := c.Dynamic.Resource(pods).Namespace("default")
 	made, err := objects.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
