@@ -68,6 +68,11 @@ func TestDropInNeedsStartKeys(t *testing.T) {
 	if said := a.Source().Status().ConfigError; !strings.Contains(said, "set cluster.enabled") {
 		t.Errorf("the status has %q", said)
 	}
+	c := a.settings.config
+	c.Strict = true
+	if err := a.settings.applyFile(c); err != nil || !a.settings.config.Strict {
+		t.Errorf("the file after a refused drop-in: %v; in force: %+v", err, a.settings.config)
+	}
 }
 
 func quietAgent(t *testing.T) *Agent {

@@ -64,7 +64,7 @@ func (s *settings) policy(c config.Config, m *topology.Machine) (engine.Policy, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.releasedAt.IsZero() {
-		p.Hooks, p.Place, p.Strict, p.FatalHooks = nil, false, false, nil
+		p.Hooks, p.PlacementOn, p.Strict, p.FatalHooks = nil, false, false, nil
 	}
 	return p, err
 }
@@ -134,8 +134,8 @@ func (s *settings) applyDropIn(yaml string) error {
 		s.override(&c)
 	}
 	s.mu.Lock()
+	hadDropIn, inForce := s.dropIn, s.config
 	s.dropIn = true
-	inForce := s.config
 	s.mu.Unlock()
 	tooLate := config.KeepStartKeys(&c, inForce)
 	// KeepStartKeys has replaced the drop-in's values of keys that the agent reads only at its start. Other keys may
@@ -144,18 +144,26 @@ func (s *settings) applyDropIn(yaml string) error {
 	known := config.Validate(inForce)
 	wrong := slices.DeleteFunc(config.Validate(c), func(p config.Problem) bool { return slices.Contains(known, p) })
 	if len(wrong) > 0 {
-		err := fmt.Errorf("the runtime's drop-in is not valid together with the keys that the agent reads only at its start: %w", &config.Error{Problems: wrong})
-		s.setFileErr(err)
-		return err
+		return s.refuseDropIn(hadDropIn, fmt.Errorf("the runtime's drop-in is not valid together with the keys that the agent reads only at its start: %w", &config.Error{Problems: wrong}))
 	}
 	if err := s.apply(c); err != nil {
-		return err
+		return s.refuseDropIn(hadDropIn, err)
 	}
 	if len(tooLate) > 0 {
 		s.setPartialErr(fmt.Errorf("the runtime's drop-in sets keys that the agent or the runtime reads before the agent gets the drop-in: %s: "+
 			"set them in the configuration file; all other keys are in force", strings.Join(tooLate, ", ")))
 	}
 	return nil
+}
+
+// refuseDropIn notes the error of a drop-in that is not in force, and returns it. Changes of the configuration file take
+// effect again, unless an earlier drop-in is in force (hadDropIn).
+func (s *settings) refuseDropIn(hadDropIn bool, err error) error {
+	s.mu.Lock()
+	s.dropIn = hadDropIn
+	s.mu.Unlock()
+	s.setFileErr(err)
+	return err
 }
 
 // setPartialErr stores and logs an error which says that a part of the configuration in force has no effect.
@@ -206,7 +214,7 @@ func (s *settings) applyMachine(now *topology.Machine) {
 	c := s.current()
 	policy, err := s.policy(c, now)
 	if err != nil {
-		s.log.Error("the configuration is not valid for the CPUs that are online now; earlier decisions stay", logkey.Err, err)
+		s.log.Error("the configuration is not valid for the CPUs that are online now; the agent keeps its earlier decisions", logkey.Err, err)
 		return
 	}
 	s.mu.Lock()
