@@ -13,6 +13,7 @@ import (
 	"github.com/trimtab/trimtab/internal/fleet"
 )
 
+// newStatus returns the command status, which prints the status of a node's agent.
 func newStatus(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NODE",
@@ -29,6 +30,7 @@ the runtime, which pod owns which CPUs, and one line for each container.`,
 	return cmd
 }
 
+// newExplain returns the command explain, which prints why the containers of a pod have their values.
 func newExplain(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain pod/NAME",
@@ -111,6 +113,7 @@ func withNodeName(node string, a *fleet.Agent, err error) error {
 	return fmt.Errorf("node %s: %w", node, err)
 }
 
+// newPlan returns the command plan, which prints the CPUs that new pods would get.
 func newPlan(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -f PODS.yaml [NODE]",
@@ -144,8 +147,8 @@ each agent that answers would refuse at least one of the pods.`,
 // nodePlan is a node and the answer of its agent: what new pods or a new configuration would change.
 type nodePlan struct {
 	Node   string      `json:"node"`
-	Plan   *fleet.Plan `json:"outlook,omitempty"`
-	Reason string      `json:"reason,omitempty"` // the error message if Plan is nil
+	Plan   *fleet.Plan `json:"outlook,omitempty"` // the answer of the node's agent; nil if there is none
+	Reason string      `json:"reason,omitempty"`  // the error message if Plan is nil
 	code   int         // this plugin's exit code for the error
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/trimtab/trimtab/internal/fleet"
 )
 
+// newConfig returns the command config, whose subcommands are diff and apply.
 func newConfig(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
@@ -55,6 +56,7 @@ func (p *plugin) configChange(cmd *cobra.Command, t fleet.Target, file string) (
 	return c, ch, err
 }
 
+// newConfigDiff returns the command config diff, which compares a file with its ConfigMap.
 func newConfigDiff(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE [--group GROUP | --node NODE]",
@@ -133,14 +135,15 @@ func (p *plugin) printMoves(cmd *cobra.Command, c *fleet.Cluster, ch *fleet.Chan
 
 // applyFlags has the flags of config apply.
 type applyFlags struct {
-	file          string
-	target        fleet.Target
-	watch, dryRun bool // watch: roll out node by node; dryRun: only show what would be written
-	abort, skip   bool // abort: undo a stopped rollout; skip: skip nodes whose agents do not answer
+	file          string       // the configuration file; "-" is standard input
+	target        fleet.Target // the ConfigMap to write
+	watch, dryRun bool         // watch: roll out node by node; dryRun: only show what would be written
+	abort, skip   bool         // abort: undo a stopped rollout; skip: skip nodes whose agents do not answer
 	// pause is how long to watch a node. agentTimeout is how long one agent may take to apply the configuration.
 	pause, agentTimeout time.Duration
 }
 
+// newConfigApply returns the command config apply, which writes a file to its ConfigMap.
 func newConfigApply(p *plugin) *cobra.Command {
 	var a applyFlags
 	cmd := &cobra.Command{
@@ -242,7 +245,7 @@ func dryRun(cmd *cobra.Command, ch *fleet.Change, watch bool, begun int) error {
 	if watch {
 		how = "one node after another"
 	}
-	fmt.Fprintf(w, "the configuration is for %d nodes, %s: %s\n", len(names), how, strings.Join(names, " "))
+	fmt.Fprintf(w, "the configuration would be applied to %d nodes, %s: %s\n", len(names), how, strings.Join(names, " "))
 	if begun > 0 {
 		fmt.Fprintf(w, "%d of these nodes already have this configuration\n", begun)
 	}

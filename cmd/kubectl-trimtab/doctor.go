@@ -20,6 +20,7 @@ type finding struct {
 	Do    string `json:"do,omitempty"`  // what the user can do about the problem
 }
 
+// newDoctor returns the command doctor, which prints the problems of nodes.
 func newDoctor(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [NODE]",
@@ -65,9 +66,9 @@ const (
 	agentCheck   = "agent"
 )
 
-// countsWithoutAgent reports whether a check counts if the agent is a systemd unit. doctor then ran in a pod without an
-// agent. Only checks of the agent's report and of the agent's configuration file count. Other checks see the cgroups,
-// directories and sockets of the pod.
+// countsWithoutAgent reports whether a problem of a check counts if the node's agent is a systemd unit. The program
+// doctor then ran in a pod without an agent, and most checks saw the cgroups, directories and sockets of this pod
+// instead of the node's. Only checks of the agent's report and of the agent's configuration file are right then.
 func countsWithoutAgent(check string) bool {
 	switch check {
 	case agentCheck, "attachment", "configuration", "nri timeouts", "pod specs":

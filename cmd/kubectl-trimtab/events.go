@@ -21,6 +21,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
+// newEvents returns the command events, which prints the journals of agents.
 func newEvents(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [NODE]",
@@ -86,13 +87,13 @@ func ignoreInterrupt(ctx context.Context, err error) error {
 // event is an event in the journal of a node's agent.
 type event struct {
 	Time      time.Time `json:"time"`
-	Kind      string    `json:"kind"`
+	Kind      string    `json:"kind"` // such as CreateContainer
 	Pod       string    `json:"pod"`
 	Container string    `json:"container"`
 	Changed   []string  `json:"changed"` // what other containers lost or got
 	Problems  []struct {
-		Key    string `json:"key"`
-		Reason string `json:"reason"`
+		Key    string `json:"key"`    // the annotation or label that has the problem
+		Reason string `json:"reason"` // what the problem is
 	} `json:"problems"`
 	Rejected string `json:"rejected"` // why the agent refused the pod or container; "" if it did not
 

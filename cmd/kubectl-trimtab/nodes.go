@@ -18,16 +18,16 @@ import (
 // nodeRow is the row of a node in the table of nodes.
 type nodeRow struct {
 	Node       string `json:"node"`
-	Agent      string `json:"agent,omitempty"` // namespace/pod
-	Version    string `json:"version,omitempty"`
-	Attachment string `json:"attachment,omitempty"`
-	Ready      bool   `json:"ready"`
-	Containers int    `json:"containers"`
+	Agent      string `json:"agent,omitempty"`      // namespace/pod
+	Version    string `json:"version,omitempty"`    // the agent's version
+	Attachment string `json:"attachment,omitempty"` // the agent's attachments to the runtime, with their states
+	Ready      bool   `json:"ready"`                // the agent's pod is ready
+	Containers int    `json:"containers"`           // the number of containers that the agent knows
 	// Problems is the number of decided values that are not in force plus the number of refused requests.
 	Problems int `json:"problems"`
 	// ConfigGen is the number of configurations that were in force since the agent's start.
 	ConfigGen uint64    `json:"configGeneration,omitempty"`
-	Started   time.Time `json:"started,omitzero"`
+	Started   time.Time `json:"started,omitzero"` // when the agent started
 	// Reason is why the plugin could not query the agent, or why the agent did not answer.
 	Reason string `json:"reason,omitempty"`
 	// Note is the fault that the agent reports about itself; "" if it reports no fault.
@@ -36,6 +36,7 @@ type nodeRow struct {
 	unreachable bool // the node has a pod of an agent, but the agent did not answer
 }
 
+// newNodes returns the command nodes, which prints a line for each node and its agent.
 func newNodes(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodes",
@@ -59,7 +60,7 @@ reason. If an agent does not answer, the exit code is 3.`,
 			warn(cmd, "nodes without an agent are not shown: %v", found.ListNodesError)
 		}
 		rows := fleet.ForEachNode(cmd.Context(), found.Nodes, p.maxParallel, func(ctx context.Context, n fleet.Node) nodeRow {
-			return p.nodeRow(ctx, c, n)
+			return p.queryNode(ctx, c, n)
 		}, showProgress(cmd, len(found.Nodes)))
 		w := cmd.OutOrStdout()
 		if err := out.PrintList(w, "AgentList", rows, func() error { return writeTable(w, nodeTableHeader, nodeCells(rows)) }); err != nil {
@@ -76,8 +77,8 @@ reason. If an agent does not answer, the exit code is 3.`,
 	return cmd
 }
 
-// nodeRow asks the agent of a node for its status, and returns the row of the node.
-func (p *plugin) nodeRow(ctx context.Context, c *fleet.Cluster, n fleet.Node) nodeRow {
+// queryNode asks the agent of a node for its status, and returns the row of the node.
+func (p *plugin) queryNode(ctx context.Context, c *fleet.Cluster, n fleet.Node) nodeRow {
 	r := nodeRow{Node: n.Name, Reason: n.WhyUnreachable()}
 	if n.Agent == nil {
 		return r
@@ -107,6 +108,7 @@ func (p *plugin) askStatus(ctx context.Context, c *fleet.Cluster, a *fleet.Agent
 	return fleet.Ask[fleet.Status](ctx, c, a, nil, "status")
 }
 
+// nodeTableHeader has the titles of the columns in the table of nodes.
 const nodeTableHeader = "NODE\tVERSION\tATTACHMENT\tREADY\tCONTAINERS\tPROBLEMS\tCONFIG\tAGE\tNOTE"
 
 // nodeCells returns the cells of the table of nodes.

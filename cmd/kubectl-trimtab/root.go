@@ -108,10 +108,10 @@ func exitCode(err error, begun bool) int {
 // plugin has the values of the flags that all commands share: how to reach the cluster and its agents.
 type plugin struct {
 	kubeconfig     clientcmd.ClientConfigLoadingRules
-	overrides      clientcmd.ConfigOverrides
-	agentNamespace string
-	timeout        time.Duration // how long one agent may take to answer
-	maxParallel    int           // how many agents are queried at the same time
+	overrides      clientcmd.ConfigOverrides // values of flags that replace values of the kubeconfig
+	agentNamespace string                    // the namespace of the agents' pods; "" means all namespaces
+	timeout        time.Duration             // how long one agent may take to answer
+	maxParallel    int                       // how many agents are queried at the same time
 }
 
 // newRoot returns the root command, and a variable that becomes true when a command begins.
@@ -197,4 +197,5 @@ func (p *plugin) connectToNode(ctx context.Context, node string) (*fleet.Cluster
 	return c, n.Agent, nil
 }
 
+// showHelp prints the help of a command. It is for commands that only have subcommands.
 func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }

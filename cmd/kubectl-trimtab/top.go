@@ -16,6 +16,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
+// newTop returns the command top, which shows the load of a node live.
 func newTop(p *plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top NODE",

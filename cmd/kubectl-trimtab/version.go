@@ -6,6 +6,7 @@ import (
 	"github.com/trimtab/trimtab/internal/cli"
 )
 
+// newVersion returns the command version, which prints the version of this plugin.
 func newVersion(*plugin) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",

@@ -55,6 +55,7 @@ func parseOption(arg string) (name, value string, isOption, joined bool) {
 	return name, value, true, joined
 }
 
+// setOption stores the value of an option in c, if trimtab-oci needs this option.
 func (c *commandLine) setOption(name, value string) {
 	switch name {
 	case "bundle", "b":

@@ -48,7 +48,7 @@ func (w *wrapper) run(settingsFile string) error {
 			if s.OnError == onErrorFail {
 				return err
 			}
-			w.reportError("warning", fmt.Errorf("%w; the container starts without the decision", err))
+			w.reportError("warning", fmt.Errorf("%w; the container starts without the values that Trimtab decided", err))
 		}
 	}
 	if err := w.exec(runtime, append([]string{runtime}, w.args...), os.Environ()); err != nil {

@@ -18,6 +18,7 @@ type proxyFlags struct {
 	mode    string // accepted for Koordinator's unit; only Containerd is valid, in upper or lower case
 }
 
+// add adds the flags to a flag set. d has the defaults for the help texts.
 func (f *proxyFlags) add(flags *pflag.FlagSet, d config.CRI) {
 	flags.StringVar(&f.socket, "koord-runtimeproxy-endpoint", "", "serve the CRI proxy on this socket (default "+d.Socket+")")
 	flags.StringVar(&f.runtime, "remote-runtime-service-endpoint", "", "the runtime's CRI socket (default "+strings.TrimPrefix(d.Endpoint, "unix://")+")")

@@ -95,7 +95,7 @@ func showDiff(w io.Writer, format string, r *nridiff.Result) error {
 		return cli.Write(w, append([]byte("---\n"), b...))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%s/%s, plugins from %s to %s: %s\n", term.Clean(r.Pod), term.Clean(r.Container), r.From, r.To, term.Count(len(r.Changes), "change"))
+	fmt.Fprintf(t, "%s/%s, plugins with index %s to %s: %s\n", term.Clean(r.Pod), term.Clean(r.Container), r.From, r.To, term.Count(len(r.Changes), "change"))
 	for _, c := range r.Changes {
 		fmt.Fprintf(t, "  %s\t%s\t->\t%s\n", term.Clean(c.Setting), dashIfEmpty(c.Before), dashIfEmpty(c.After))
 	}

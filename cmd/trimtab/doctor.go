@@ -46,7 +46,7 @@ $TRIMTAB_CONFIG.`,
 				return &usageError{err}
 			}
 			if _, err := os.Stat(o.ConfigFile); errors.Is(err, fs.ErrNotExist) {
-				return &usageError{fmt.Errorf("--config: %w; name the agent's configuration, or leave the flag out", err)}
+				return &usageError{fmt.Errorf("--config: %w; name the agent's configuration file, or leave the flag out", err)}
 			}
 		}
 		if o.ConfigFile == "" {

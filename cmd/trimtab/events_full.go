@@ -20,10 +20,13 @@ import (
 // fullEventFlags are the flags of the command events that show or record each event with its whole message from the
 // runtime and the whole decision of the agent.
 type fullEventFlags struct {
+	// full prints the whole message and decision of each event. withoutEnv leaves out the values of environment
+	// variables.
 	full, withoutEnv bool
-	record           string
+	record           string // the file to which the events are written
 }
 
+// addFullEventFlags adds the flags to a command, and returns their values.
 func addFullEventFlags(cmd *cobra.Command) *fullEventFlags {
 	f := &fullEventFlags{}
 	cmd.Flags().BoolVar(&f.full, "full", false, "show the whole message and decision of each event from now on, as YAML documents")

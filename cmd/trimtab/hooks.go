@@ -53,11 +53,11 @@ takes the paths of the node's cgroups and devices from the agent's configuration
 		}
 		hooks := hooksOnNode(cmp.Or(*root, c.Cgroup.Root), &c)
 		if len(args) == 0 {
-			return out.PrintList(w, "HookList", hooks, func() error { return hookTable(w, hooks) })
+			return out.PrintList(w, "HookList", hooks, func() error { return printHookTable(w, hooks) })
 		}
 		for i := range hooks {
 			if hooks[i].Name == args[0] {
-				return out.PrintAs(w, "Hook", hooks[i], func() error { return hookPage(w, &hooks[i]) })
+				return out.PrintAs(w, "Hook", hooks[i], func() error { return printHookPage(w, &hooks[i]) })
 			}
 		}
 		if near, distance := nearest.Word(args[0], hookNames()); distance <= 2 {
@@ -100,8 +100,8 @@ func hooksOnNode(root string, c *config.Config) []hookOnNode {
 	return out
 }
 
-// hookTable prints a row for each hook.
-func hookTable(w io.Writer, hooks []hookOnNode) error {
+// printHookTable prints a row for each hook.
+func printHookTable(w io.Writer, hooks []hookOnNode) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tENABLED\tSUPPORTED HERE\tREADS")
 	for i := range hooks {
@@ -127,8 +127,8 @@ func hookTable(w io.Writer, hooks []hookOnNode) error {
 	return err
 }
 
-// hookPage prints all details of one hook.
-func hookPage(w io.Writer, h *hookOnNode) error {
+// printHookPage prints all details of one hook.
+func printHookPage(w io.Writer, h *hookOnNode) error {
 	fmt.Fprintf(w, "%s: %s\n", h.Name, h.About)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name string, entries []string, sep string) {

@@ -16,7 +16,7 @@ func TestMan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if d, err := manpages.Stale(dir, root); d != "" || err != nil {
+	if d, err := manpages.Differences(dir, root); d != "" || err != nil {
 		t.Errorf("docs/man is stale, run go generate ./... (-want +have):\n%s%v", d, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // errEnforces is the error for an agent that runs with mode: enforce.
-var errEnforces = errors.New("the agent applies its decisions: to compare without changing anything, set mode: observe and restart the agent; 'trimtab status' lists the values that are not in force")
+var errEnforces = errors.New("the agent runs with mode: enforce, so there is nothing to compare: set mode: observe and restart the agent; 'trimtab status' lists the values that are not in force")
 
 func newObserve() *cobra.Command {
 	cmd := &cobra.Command{

@@ -23,7 +23,7 @@ import (
 )
 
 func newPlan() *cobra.Command {
-	cmd := planCommand(&cobra.Command{
+	cmd := setUpPlanCommand(&cobra.Command{
 		Use:   "plan PODS.yaml",
 		Short: "Show where pods would be placed on this node now",
 		Long: `Asks the running agent what it would decide for pods that were created now, one after
@@ -82,7 +82,7 @@ only says where the agent's socket is: the agent decides by its own configuratio
 // runs.
 func explainConfigFlag(cmd *cobra.Command, err error) error {
 	if isNoAgent(err) && cmd.Flags().Changed("config") {
-		return fmt.Errorf("%w; --config only says where the agent's socket is: to plan by this configuration and without an agent, add --node \"2s x 8c\"", err)
+		return fmt.Errorf("%w; --config only says where the agent's socket is: to plan with this configuration, without an agent, add --node \"2s x 8c\"", err)
 	}
 	return err
 }
@@ -144,7 +144,7 @@ func playOnNode(ctx context.Context, s *scenario.Scenario, machine *captured.Nod
 }
 
 func newConfigPlan() *cobra.Command {
-	return planCommand(&cobra.Command{
+	return setUpPlanCommand(&cobra.Command{
 		Use:   "plan FILE",
 		Short: "Show what another configuration would change for running containers",
 		Long: `Asks the running agent what another configuration file would change, and shows which
@@ -156,10 +156,10 @@ replaces only the policy in the agent's configuration.`,
 	}, "FILE", (*status.Client).PlanConfig)
 }
 
-// planCommand adds flags and the function RunE to cmd. When the user runs cmd, it reads a file and calls ask. The
+// setUpPlanCommand adds flags and the function RunE to cmd. When the user runs cmd, it reads a file and calls ask. The
 // function ask sends the file's text to the agent, and returns the agent's plan, which cmd prints. The parameter arg is
 // the name of the file argument in error messages.
-func planCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Plan, error)) *cobra.Command {
+func setUpPlanCommand(cmd *cobra.Command, arg string, ask func(*status.Client, context.Context, []byte) (api.Plan, error)) *cobra.Command {
 	file := cmd.Flags().StringP("filename", "f", "", "the `file`, in place of the argument, as for kubectl")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *file != "" && len(args) > 0 {

@@ -63,7 +63,7 @@ file is no recording.`,
 			return err
 		}
 		if !report.Same() {
-			return errors.New("some decisions would differ")
+			return errors.New("some decisions would differ from the recorded decisions")
 		}
 		return nil
 	}
@@ -95,7 +95,7 @@ func renderReplay(w io.Writer, r *recording.Report) error {
 	if slices.ContainsFunc(r.Differences, func(d recording.Difference) bool { return d.Event == "" }) {
 		begin = "; decisions about containers that ran at the start would also differ"
 	}
-	fmt.Fprintf(w, "%s, %d with another decision%s\n", term.Count(int(r.Events), "event"), r.Differing, begin)
+	fmt.Fprintf(w, "%s, %d with a different decision than recorded%s\n", term.Count(int(r.Events), "event"), r.Differing, begin)
 	if r.Lost > 0 {
 		fmt.Fprintf(w, "missing in the recording: %s; decisions about later events may differ for this reason\n", term.Count(int(r.Lost), "event"))
 	}

@@ -52,7 +52,7 @@ func statusSocket(flag string) (string, error) {
 	text, err := os.ReadFile(cmp.Or(flag, file))
 	if err != nil {
 		if flag != "" {
-			return "", &usageError{fmt.Errorf("--config: %w; name the agent's configuration, or its socket with --socket", err)}
+			return "", &usageError{fmt.Errorf("--config: %w; name the agent's configuration file, or the agent's socket with --socket", err)}
 		}
 		return config.Default().Paths.StatusSocket, nil // perhaps only root can read the file, so try the default socket
 	}

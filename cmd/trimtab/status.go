@@ -78,6 +78,7 @@ the owner of the CPU or its pools, and which containers may run there.`,
 	return cmd
 }
 
+// add adds the flags to a command.
 func (f *statusFlags) add(cmd *cobra.Command) {
 	addSVGFlag(cmd, &f.svg)
 	cmd.Flags().StringVar(&f.cpu, "cpu", "", "show which pod owns the CPU with this `number`, and which containers may run there")

@@ -58,7 +58,7 @@ pods, and the labels and annotations on which decisions are based.`,
 			return errors.Join(err, os.Remove(file))
 		}
 		w := cmd.OutOrStdout()
-		fmt.Fprintf(w, "%s: %d parts\n", file, len(parts))
+		fmt.Fprintf(w, "wrote %s: it has %d parts\n", file, len(parts))
 		for _, p := range parts {
 			if p.err != nil {
 				fmt.Fprintf(w, "  missing: %s: %v\n", p.name, p.err)

@@ -26,8 +26,9 @@ import (
 // label is the label by which pods request this policy. Its value must be "yes".
 const label = "example.com/bursts"
 
-// policy implements the server. It answers Unimplemented to all other hooks of the protocol. Its registration file does
-// not list these hooks, so no agent calls them.
+// policy implements the server, with the two hooks PreCreateContainer and PreUpdateContainerResources. It answers
+// Unimplemented to the other hooks of the protocol. Its registration file does not list these hooks, so no agent calls
+// them.
 type policy struct {
 	hooks.UnimplementedRuntimeHookServiceServer
 }

@@ -47,7 +47,7 @@ type settings struct {
 	socket           string // the name of the plugin's own socket
 	resource         string // the name of the resource that the plugin allocates
 	state            string // the path of the file with the allocations; "" to store none
-	nics             []nic
+	nics             []nic  // the interfaces that the plugin allocates
 	mount            string // HOST:CONTAINER, mounted read-only
 	device           string // the path of a device that each container gets
 }

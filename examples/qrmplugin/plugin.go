@@ -69,7 +69,8 @@ func (p *plugin) save() error {
 	return err
 }
 
-// options returns that the plugin has topology hints, and that the manager must poll GetResourcesAllocation.
+// options tells the manager two things: the plugin gives topology hints, and the manager must poll
+// GetResourcesAllocation.
 func (p *plugin) options() *api.ResourcePluginOptions {
 	return &api.ResourcePluginOptions{WithTopologyAlignment: true, NeedReconcile: true}
 }

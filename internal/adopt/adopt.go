@@ -46,16 +46,16 @@ type File struct {
 func Systems() []System {
 	return []System{
 		{Name: "kubelet", Files: []File{
-			{"/var/lib/kubelet/cpu_manager_state", kubeletCPUs},
-			{"/var/lib/kubelet/memory_manager_state", kubeletMemory},
+			{"/var/lib/kubelet/cpu_manager_state", parseKubeletCPUs},
+			{"/var/lib/kubelet/memory_manager_state", parseKubeletMemory},
 		}},
-		{Name: "nri-plugins", Files: []File{{"/var/lib/nri-resource-policy/cache", nriPluginsCache}}},
-		{Name: "koordinator", parsePod: koordinatorPod},
+		{Name: "nri-plugins", Files: []File{{"/var/lib/nri-resource-policy/cache", parseNRIPluginsCache}}},
+		{Name: "koordinator", parsePod: parseKoordinatorPod},
 		{Name: "katalyst", Files: []File{
-			{"/var/lib/katalyst/qrm_advisor/cpu_plugin_state", katalystCPUs},
-			{"/var/lib/katalyst/qrm_advisor/memory_plugin_state", katalystMemory},
+			{"/var/lib/katalyst/qrm_advisor/cpu_plugin_state", parseKatalystCPUs},
+			{"/var/lib/katalyst/qrm_advisor/memory_plugin_state", parseKatalystMemory},
 		}},
-		{Name: "rubik", parsePod: rubikPod},
+		{Name: "rubik", parsePod: parseRubikPod},
 	}
 }
 
@@ -97,13 +97,13 @@ func (s System) Read(root fs.FS) (lifecycle.FormerAgent, error) {
 		}
 		for _, row := range gave {
 			row.Where = f.Path + ": " + row.Where
-			out.Containers = mergeRow(out.Containers, row)
+			out.Containers = mergeEntry(out.Containers, row)
 		}
 	}
 	if len(s.Files) > 0 && len(missing) == len(s.Files) {
 		return out, fmt.Errorf("%s left no state to take over: there is no %s", s.Name, strings.Join(missing, " and no "))
 	}
-	slices.SortFunc(out.Containers, compareRows)
+	slices.SortFunc(out.Containers, compareEntries)
 	return out, nil
 }
 
@@ -116,7 +116,7 @@ func readFile(root fs.FS, path string) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
 	if err == nil && len(text) > MaxBytes {
-		err = fmt.Errorf("it is larger than %d MiB", MaxBytes>>20)
+		err = fmt.Errorf("the file is larger than %d MiB", MaxBytes>>20)
 	}
 	return text, err
 }
@@ -126,14 +126,14 @@ func sameContainer(a, b lifecycle.FormerContainer) bool {
 	return a.ID == b.ID && a.PodUID == b.PodUID && a.Container == b.Container
 }
 
-// compareRows orders entries by pod UID, container name and container id.
-func compareRows(a, b lifecycle.FormerContainer) int {
+// compareEntries orders entries by pod UID, container name and container id.
+func compareEntries(a, b lifecycle.FormerContainer) int {
 	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Container, b.Container), cmp.Compare(a.ID, b.ID))
 }
 
-// mergeRow adds the entry row to a list. If the list already has an entry for the same container, mergeRow instead
+// mergeEntry adds the entry row to a list. If the list already has an entry for the same container, mergeEntry instead
 // copies into that entry the values that it lacks.
-func mergeRow(all []lifecycle.FormerContainer, row lifecycle.FormerContainer) []lifecycle.FormerContainer {
+func mergeEntry(all []lifecycle.FormerContainer, row lifecycle.FormerContainer) []lifecycle.FormerContainer {
 	i := slices.IndexFunc(all, func(r lifecycle.FormerContainer) bool { return sameContainer(r, row) })
 	if i < 0 {
 		return append(all, row)
@@ -156,7 +156,7 @@ func MatchContainers(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers
 	}
 	rows := make(map[lifecycle.FormerContainer]lifecycle.FormerContainer, len(a.Containers))
 	for _, row := range a.Containers {
-		rows[rowKey(row)] = row
+		rows[identifyingFields(row)] = row
 	}
 	uid := make(map[string]string, len(pods))
 	for _, p := range pods {
@@ -172,7 +172,7 @@ func MatchContainers(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers
 			continue // Trimtab also reads this annotation when it decides about the pod, and then reports the error
 		}
 		for _, row := range gave {
-			rows[rowKey(row)] = row
+			rows[identifyingFields(row)] = row
 		}
 	}
 	out := map[string]lifecycle.FormerContainer{}
@@ -190,8 +190,8 @@ func MatchContainers(a *lifecycle.FormerAgent, pods []*lifecycle.Pod, containers
 	return out, nil
 }
 
-// rowKey returns a copy of the entry r that has only the fields that identify its container.
-func rowKey(r lifecycle.FormerContainer) lifecycle.FormerContainer {
+// identifyingFields returns a copy of the entry r that has only the fields that identify its container.
+func identifyingFields(r lifecycle.FormerContainer) lifecycle.FormerContainer {
 	if r.ID != "" {
 		return lifecycle.FormerContainer{ID: r.ID}
 	}

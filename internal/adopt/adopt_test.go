@@ -67,7 +67,7 @@ func TestRead(t *testing.T) {
 		{system: "kubelet", files: map[string]string{cpus: "{\"policyName\": \"static\",\n\"entries\": 5}"}, err: cpus + ": line 2: "},
 		{system: "kubelet", files: map[string]string{cpus: `{"policyName":"static","entries":{"u":{"a":"3-1"}}}`}, err: cpus + `: entries.u.a: "3-1" is not a list`},
 		{system: "kubelet", files: map[string]string{mems: `{"entries":{"u":{"a":[{"numaAffinity":[-1]}]}}}`}, err: mems + ": entries.u.a: numaAffinity: "},
-		{system: "kubelet", files: map[string]string{cpus: strings.Repeat(" ", MaxBytes+1)}, err: cpus + ": it is larger than 32 MiB"},
+		{system: "kubelet", files: map[string]string{cpus: strings.Repeat(" ", MaxBytes+1)}, err: cpus + ": the file is larger than 32 MiB"},
 	} {
 		s, err := FindSystem(c.system)
 		if err != nil {
@@ -135,7 +135,7 @@ func FuzzRead(f *testing.F) {
 					}
 					continue
 				}
-				if !slices.IsSortedFunc(got.Containers, compareRows) {
+				if !slices.IsSortedFunc(got.Containers, compareEntries) {
 					t.Errorf("not sorted: %v", got.Containers)
 				}
 				for _, row := range got.Containers {

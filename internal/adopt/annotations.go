@@ -8,10 +8,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// koordinatorPod reads the CPUs that koord-scheduler assigned to a pod, and that koordlet gives to the pod's
+// parseKoordinatorPod reads the CPUs that koord-scheduler assigned to a pod, and that koordlet gives to the pod's
 // containers. The result lacks Koordinator's share pools, on which other pods run, because only the API server has
 // them.
-func koordinatorPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
+func parseKoordinatorPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
 	row := lifecycle.FormerContainer{PodUID: p.UID, Class: p.Labels[intent.KoordQoSClass], Where: "label " + intent.KoordQoSClass}
 	if text := p.Annotations[intent.KoordResourceStatus]; text != "" {
 		var state struct {
@@ -34,9 +34,9 @@ func koordinatorPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
 	return []lifecycle.FormerContainer{row}, nil
 }
 
-// rubikPod reports the class "offline" for a pod that gives way to other pods under rubik. For other pods it reports
+// parseRubikPod reports the class "offline" for a pod that gives way to other pods under rubik. For other pods it reports
 // nothing. rubik assigns no CPUs to containers.
-func rubikPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
+func parseRubikPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
 	if p.Annotations[intent.RubikPreemptable] != "true" && p.Labels[intent.RubikPreemptable] != "true" {
 		return nil, nil
 	}

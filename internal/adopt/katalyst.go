@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// katalystCPUs reads the state of Katalyst's CPU plugin: the CPUs of each container. An entry without a container name
+// parseKatalystCPUs reads the state of Katalyst's CPU plugin: the CPUs of each container. An entry without a container name
 // is a pool of CPUs, and is not in the result.
-func katalystCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
+func parseKatalystCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 	var state struct {
 		PodEntries map[string]map[string]struct {
 			Pool     string `json:"owner_pool_name"`
@@ -42,8 +42,8 @@ func katalystCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 	return out, nil
 }
 
-// katalystMemory reads the state of Katalyst's memory plugin: the memory nodes of each container.
-func katalystMemory(text []byte) ([]lifecycle.FormerContainer, error) {
+// parseKatalystMemory reads the state of Katalyst's memory plugin: the memory nodes of each container.
+func parseKatalystMemory(text []byte) ([]lifecycle.FormerContainer, error) {
 	var state struct {
 		Entries map[string]map[string]map[string]struct {
 			Nodes string `json:"numa_allocation_result"`

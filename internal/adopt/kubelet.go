@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// kubeletCPUs reads the state of the kubelet's CPU manager. With the policy "static" the file lists exclusive CPUs by
+// parseKubeletCPUs reads the state of the kubelet's CPU manager. With the policy "static" the file lists exclusive CPUs by
 // pod and container. All other containers run on the default CPU set.
-func kubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
+func parseKubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 	var state struct {
 		PolicyName    string                       `json:"policyName"`
 		DefaultCPUSet string                       `json:"defaultCpuSet"`
@@ -47,10 +47,10 @@ func kubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 	return out, nil
 }
 
-// kubeletMemory reads the state of the kubelet's memory manager: the memory nodes of containers of Guaranteed pods, by
+// parseKubeletMemory reads the state of the kubelet's memory manager: the memory nodes of containers of Guaranteed pods, by
 // pod and container. The file has a block for each kind of memory, such as huge pages. The result has the nodes of all
 // blocks.
-func kubeletMemory(text []byte) ([]lifecycle.FormerContainer, error) {
+func parseKubeletMemory(text []byte) ([]lifecycle.FormerContainer, error) {
 	var state struct {
 		PolicyName string `json:"policyName"`
 		Entries    map[string]map[string][]struct {

@@ -9,10 +9,10 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// nriPluginsCache reads the cache file of nri-plugins. The file has the containers as NRI describes them, with the CPUs
-// and memory nodes that nri-plugins' resource policy gave them. If this policy is topology-aware, the file also has a
-// JSON string with the pool and the exclusive CPUs of each container.
-func nriPluginsCache(text []byte) ([]lifecycle.FormerContainer, error) {
+// parseNRIPluginsCache reads the cache file of nri-plugins. The file has the containers as NRI describes them, with the
+// CPUs and memory nodes that nri-plugins' resource policy gave them. If this policy is topology-aware, the file also
+// has a JSON string with the pool and the exclusive CPUs of each container.
+func parseNRIPluginsCache(text []byte) ([]lifecycle.FormerContainer, error) {
 	var cache struct {
 		Containers map[string]struct {
 			Ctr struct {

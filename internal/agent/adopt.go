@@ -100,9 +100,9 @@ func (f *formerAgent) Containers(ev *lifecycle.Event) map[string]lifecycle.Forme
 	return gave
 }
 
-// TookOver ends the takeover. The conductor calls TookOver after it has applied the decisions about the containers that
+// EndTakeover ends the takeover. The conductor calls EndTakeover after it has applied the decisions about the containers that
 // the runtime listed.
-func (f *formerAgent) TookOver() {
+func (f *formerAgent) EndTakeover() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.takeoverSource == nil {
@@ -122,13 +122,13 @@ func (s source) PlanAdoption(from *lifecycle.FormerAgent) (api.Adoption, error) 
 	case err != nil:
 		return api.Adoption{}, fmt.Errorf("%w: the agent knows no container yet: %w", status.ErrCannotAdopt, err)
 	}
-	got, err := s.a.conductor.TakeOver(func(ev *lifecycle.Event) (map[string]lifecycle.FormerContainer, error) {
+	got, err := s.a.conductor.SimulateTakeover(func(ev *lifecycle.Event) (map[string]lifecycle.FormerContainer, error) {
 		return adopt.MatchContainers(from, ev.Pods, ev.Containers)
 	})
 	if err != nil {
 		return api.Adoption{}, err
 	}
-	out := nodeview.Adoption(got.State, got.Kernel, got.FormerContainers)
+	out := nodeview.Adoption(got.State, got.KernelCPUs, got.FormerContainers)
 	out.From, out.ContainersRead = from.System, len(from.Containers)
 	return out, nil
 }

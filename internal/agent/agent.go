@@ -83,11 +83,11 @@ type Options struct {
 	Listeners []net.Listener
 	// Watch returns a watcher of changes in Tree; nil means inotify on the node's tree.
 	Watch func() (cgroup.Watcher, error)
+	// Proc is the directory from which the agent reads processes, GPUs, and the usage of CPUs and memory; "" for
+	// /proc.
+	Proc string
 	// PollInterval is the interval at which the attachment "bypass" reads each container's resources from the runtime.
 	// 0 means the default of that attachment.
-	Proc string
-	// PollInterval is how often the attachment bypass reads each container's resources from the runtime; 0 for the
-	// attachment's default.
 	PollInterval time.Duration
 	// SweepInterval is the interval between two searches for pods that ended without an event and for containers without a
 	// cgroup; 0 for the conductor's default.
@@ -99,14 +99,14 @@ type Options struct {
 	StateFS func(dir string) statefile.FS
 	// Dial connects to the runtime; nil means package net.
 	Dial socket.Dialer
+	// DialKubelet connects to the kubelet at host:port or at the path of a socket; nil means package net.
+	DialKubelet socket.Dialer
 	// FreeMemory gives the process's unused memory back to the operating system. The agent calls it after it has read
 	// all containers of a runtime. nil means debug.FreeOSMemory. A process that runs many agents sets a function that
 	// does nothing.
-	DialKubelet socket.Dialer
-	// FreeMemory returns free memory to the system after the agent has read all containers of a runtime; nil
-	// for debug.FreeOSMemory. A process with many agents sets a function that does nothing.
 	FreeMemory func()
-	// MaxStartDelay is the maximum random delay after the start before the agent lists objects at the API server; 0 means 20 s.
+	// MaxStartDelay is the maximum random delay after the start before the agent lists objects at the API server; 0
+	// means 20 s.
 	MaxStartDelay time.Duration
 	// Polls makes the NRI attachment poll for the runtime's socket. If Polls is false, the attachment uses inotify.
 	Polls bool
@@ -223,7 +223,7 @@ func (a *Agent) build() error {
 	a.conductor = conductor.New(conductor.Options{
 		Machine: machine, Policy: policy, Keeper: a.keeper, Key: key, HasEarlierKey: a.files.hasEarlierKey, Log: o.Log,
 		Now: time.Now, Tuning: conductorTuning(o.Config), Checkpoint: a.files.load(checkpointFile), Recorder: a.metrics, Specs: a.specs,
-		Grants: a.grants, HookServers: a.newHookServers(), Plugins: a.newResourcePlugins(), DecidesAhead: o.Config.Ahead.Enabled, Sweep: o.SweepInterval,
+		Grants: a.grants, HookServers: a.newHookServers(), Plugins: a.newResourcePlugins(), DecidesAhead: o.Config.Ahead.Enabled, SweepInterval: o.SweepInterval,
 		FreeMemory: o.FreeMemory, NodeNow: a.settings.recordedNode, ObserveOnly: isObserveMode(o.Config),
 		HasInterface: interfaceProbe(o), NodeDevices: a.node.cdi.devices, FormerAgent: a.readTakeover(), Claims: newClaimSource(o, a.node.cdi), CPUClasses: a.newCPUClassWriter(), Demoter: a.newDemoter(machine),
 	})
@@ -235,8 +235,8 @@ func (a *Agent) build() error {
 	}
 	a.cluster.services = a.clusterServices(a.cluster.client)
 	a.otherAgent.lock = nodelock.New(nodelock.Self(o.Config.Attach, o.ConfigFile, o.Version), a.lockedDirs()...)
-	a.metrics.Watch(a.metricsSummary)
-	a.metrics.WatchProcess()
+	a.metrics.AddStateMetrics(a.metricsSummary)
+	a.metrics.AddProcessMetrics()
 	return nil
 }
 
@@ -389,7 +389,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) {
 func (a *Agent) watchConfigFile(ctx context.Context) {
 	inForce := a.fileConfig
 	f := config.Follower{
-		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.layeredConfig.parse, Override: a.opt.Override, Apply: a.notifyReload(a.layeredConfig.applyFile), Report: a.settings.setFileErr, Now: a.opt.Reload,
+		File: a.opt.ConfigFile, InForce: &inForce, Parse: a.layeredConfig.parse, Override: a.opt.Override, Apply: a.notifyReload(a.layeredConfig.applyFile), Report: a.settings.setFileErr, ReadNow: a.opt.Reload,
 	}
 	if err := f.Run(ctx); err != nil {
 		a.log.Error("the agent cannot watch the configuration file for changes", logkey.File, a.opt.ConfigFile, logkey.Err, err)
@@ -416,6 +416,7 @@ func (a *Agent) Source() status.Source { return source{a} }
 // source answers the requests of the status server with the state of the conductor and the agent.
 type source struct{ a *Agent }
 
+// Status returns the state of the node and the agent, as `trimtab status` shows it.
 func (s source) Status() api.Node {
 	s.a.conductor.Compare()
 	n := nodeview.Status(s.a.conductor)
@@ -448,6 +449,8 @@ func (s source) Status() api.Node {
 	return n
 }
 
+// Explain returns the decisions about the containers of a pod, as `trimtab explain` shows them. container is "" for all
+// containers. The result is false if the agent does not know the pod or container.
 func (s source) Explain(namespace, pod, container string) ([]api.Container, bool) {
 	s.a.conductor.Compare()
 	found, known := nodeview.Explain(s.a.conductor, namespace, pod, container)
@@ -457,6 +460,8 @@ func (s source) Explain(namespace, pod, container string) ([]api.Container, bool
 	return found, known
 }
 
+// Events returns the events in the journal after the event with the number since, and a channel that is closed at the
+// next event.
 func (s source) Events(ctx context.Context, since uint64) ([]api.Event, <-chan struct{}) {
 	return s.a.conductor.Journal().Since(since)
 }

@@ -16,17 +16,18 @@ import (
 
 // cdiSpecs reads the devices in the node's CDI specifications. It parses the files again only after a file has changed.
 type cdiSpecs struct {
-	dirs []string
+	dirs []string // paths.cdi: the directories with CDI specifications
 	log  *slog.Logger
 	host *lifecycle.Host // the host of a simulated node: its devices replace the devices of the files; nil on a real node
 
-	mu          sync.Mutex // guards all below
-	fingerprint string     // the names, sizes and times of the files when they were read last
-	specDevices []cdispec.Device
+	mu          sync.Mutex             // guards all below
+	fingerprint string                 // the names, sizes and times of the files when they were read last
+	specDevices []cdispec.Device       // the devices in the files
 	nodeDevices []lifecycle.NodeDevice // the names and device nodes of specDevices
 	faults      []cdispec.Fault        // the logged faults of the files
 }
 
+// cdiSpecsOf makes the cdiSpecs of an agent with these options. It reads no files.
 func cdiSpecsOf(o Options) *cdiSpecs {
 	return &cdiSpecs{dirs: o.Config.Paths.CDI, log: o.Log, host: o.Host}
 }

@@ -18,8 +18,8 @@ type deviceReport struct {
 	checkReportable func() error
 	read            func() (devices.Inventory, error) // reads the devices of this node
 
-	mu        sync.Mutex // guards all below
-	inventory devices.Inventory
+	mu        sync.Mutex        // guards all below
+	inventory devices.Inventory // the devices that ready read last
 	labels    map[string]string // labels of the Node
 }
 
@@ -40,7 +40,7 @@ func (r *deviceReport) report() publish.Report {
 			defer r.mu.Unlock()
 			return r.inventory.Device(r.labels)
 		},
-		Node: func(labels map[string]string) {
+		OnNodeLabels: func(labels map[string]string) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.labels = labels

@@ -20,7 +20,7 @@ func TestDeviceReport(t *testing.T) {
 		labels map[string]string
 		want   string
 	}{{nil, "GPU memory: the Node has no label"}, {map[string]string{"nvidia.com/gpu.memory": "15360"}, "the Device object does not have: GPU health"}} {
-		report.Node(tc.labels)
+		report.OnNodeLabels(tc.labels)
 		if err := report.Ready(); err != nil {
 			t.Fatal(err)
 		}

@@ -20,8 +20,8 @@ type deviceList struct {
 	grants *podspec.Grants
 	log    *slog.Logger
 
-	mu      sync.Mutex // guards all below
-	devices []zones.Device
+	mu      sync.Mutex     // guards all below
+	devices []zones.Device // the devices in the kubelet's last list
 }
 
 // Run requests the list of devices from the kubelet at intervals, until ctx ends.

@@ -36,8 +36,8 @@ func hookService(c config.Config) *cri.HookService {
 // hookServerRecorder counts calls to hook servers in the metrics.
 type hookServerRecorder struct{ m *metrics.Metrics }
 
-// Call counts one call.
-func (r hookServerRecorder) Call(server string, _ hookserver.Stage, result hookserver.Result, took time.Duration) {
+// CountCall counts one call.
+func (r hookServerRecorder) CountCall(server string, _ hookserver.Stage, result hookserver.Result, took time.Duration) {
 	r.m.HookServerCall(server, string(result), took)
 }
 

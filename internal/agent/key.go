@@ -26,6 +26,8 @@ func (s *stateFiles) recordKey() ([]byte, error) {
 	return key, err
 }
 
+// readKey reads the key that signs container records from paths.key. It makes this file if it does not exist. Without
+// paths.key it returns a new key, and writes no file.
 func (s *stateFiles) readKey() ([]byte, error) {
 	file := s.paths.Key
 	if file == "" {
@@ -59,6 +61,7 @@ func (s *stateFiles) readKey() ([]byte, error) {
 	return key, nil
 }
 
+// newKey returns a random key of keySize bytes.
 func newKey() []byte {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // crypto/rand never returns an error

@@ -28,8 +28,8 @@ const startSourceName = "start"
 // flags. Later layers have priority.
 type layeredConfig struct {
 	log      *slog.Logger
-	override func(*config.Config)      // applies the merged configuration after a change of the file
-	apply    func(config.Config) error // applies a change of the file
+	override func(*config.Config)      // sets the values of flags in a configuration; may be nil
+	apply    func(config.Config) error // applies the merged configuration after a change of the file
 	// applyServerConfig applies the merged configuration after a change of the layers from the API server. If the
 	// newest configuration file was refused, the error about this file stays in the status.
 	applyServerConfig func(config.Config) error
@@ -164,7 +164,7 @@ func (m *layeredConfig) logKeyWarnings(above []config.Layer) {
 				m.warnedKeys = map[config.Problem]bool{}
 			}
 			m.warnedKeys[p] = true
-			m.log.Warn("a configuration key has a former name, or a key of a policy file has no equivalent", logkey.Key, p.String())
+			m.log.Warn("the configuration uses the old name of a key, or a policy file has a key that Trimtab does not support", logkey.Key, p.String())
 		}
 	}
 }
@@ -199,6 +199,7 @@ type savedLayers struct {
 	Layers []savedLayer `json:"layers"`
 }
 
+// savedLayer is a layer of the configuration from the API server. Data is its YAML.
 type savedLayer struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`

@@ -27,7 +27,7 @@ import (
 // newMetrics makes the metrics recorder. It passes the possible values of labels, so that their series exist from the
 // start.
 func newMetrics(o Options) *metrics.Metrics {
-	l := metrics.Labels{Hooks: []string{"none"}, RefusedKinds: nodeview.RefusedKinds(), UpdateResults: nodeview.UpdateResults()}
+	l := metrics.KnownLabelValues{Hooks: []string{"none"}, RefusedKinds: nodeview.RefusedKinds(), UpdateResults: nodeview.UpdateResults()}
 	l.Switches, l.Ignored = [][2]string{{"none", "nri"}, {"none", "bypass"}, {"nri", "none"}, {"bypass", "none"}, {"bypass", "nri"}}, []string{"bypass"}
 	l.Hooks = append(l.Hooks, lifecycle.HookServerName, lifecycle.ResourcePluginName)
 	for _, h := range hook.Catalogue() {
@@ -152,7 +152,7 @@ func (a *Agent) metricsSummary() api.Summary {
 	for _, at := range a.attachments.all() {
 		state, _, _ := at.Status()
 		has, _ := a.attachments.isActive(at.Name())
-		n.Connections = append(n.Connections, api.Connection{Mode: at.Name(), State: state, States: statesOf(at), Live: n.Attached && has})
+		n.Connections = append(n.Connections, api.Connection{Attachment: at.Name(), State: state, States: statesOf(at), Live: n.Attached && has})
 	}
 	return n
 }

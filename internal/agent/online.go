@@ -24,7 +24,7 @@ const memoryPollEvery = 30
 
 // hardwareWatcher applies changes of the machine that sysfs reports: of its online CPUs and of its memory.
 type hardwareWatcher struct {
-	sys      fs.FS
+	sys      fs.FS // the files in paths.sys
 	log      *slog.Logger
 	settings *settings
 }

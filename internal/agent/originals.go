@@ -24,7 +24,7 @@ var errInUse = errors.New("an agent is using this state directory")
 // first failure. It also logs when writes succeed again.
 type originals struct {
 	*statefile.Lines
-	path string
+	path string // the path of the journal, for messages
 	log  *slog.Logger
 
 	mu             sync.Mutex // guards lastSaveFailed

@@ -81,8 +81,8 @@ func (p pluginManager) Question(pod *lifecycle.Pod, ctr *lifecycle.Container, sp
 // resourceRecorder counts calls to resource plugins in the metrics.
 type resourceRecorder struct{ m *metrics.Metrics }
 
-// Call counts one call.
-func (r resourceRecorder) Call(resource, method string, result qrm.Result, took time.Duration) {
+// CountCall counts one call.
+func (r resourceRecorder) CountCall(resource, method string, result qrm.Result, took time.Duration) {
 	r.m.ResourcePluginCall(resource, method, string(result), took)
 }
 

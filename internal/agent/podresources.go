@@ -33,7 +33,7 @@ func (a *Agent) servePodResources(ctx context.Context) {
 		}
 		if err != nil && err.Error() != reported {
 			reported = err.Error()
-			a.log.Error("the PodResources socket has stopped; the agent opens it again", logkey.Socket, path, logkey.Err, err)
+			a.log.Error("the agent does not serve the PodResources socket now; it tries again", logkey.Socket, path, logkey.Err, err)
 		}
 		if !sleep.For(ctx, podResourcesReopenPause) {
 			return

@@ -40,7 +40,7 @@ func policyOf(c config.Config, m *topology.Machine, n node) (engine.Policy, erro
 // The parameter labels has the labels of the node's namespaces.
 func policyFor(c config.Config, m *topology.Machine, n hook.Node, labels namespaces.Labels) (engine.Policy, error) {
 	p := engine.Policy{
-		Strict: c.Strict, Dialects: c.Dialects, Place: c.Hooks.CPUSet.Enabled,
+		Strict: c.Strict, Dialects: c.Dialects, PlacementOn: c.Hooks.CPUSet.Enabled,
 		Placement: placementOf(c, m), Rules: rulesOf(c.Authorization, labels),
 	}
 	p.FatalHooks = make(map[string]bool, len(c.FailurePolicy.Hooks))
@@ -138,9 +138,9 @@ func placementOf(all config.Config, m *topology.Machine) placement.Policy {
 		sizing := pools.NewSizing(m)
 		sizing.Expand, sizing.ShareUnused, sizing.MinReclaimed = c.Reclaim == "overlap", c.Reclaim == "together", c.ReclaimedCPUs
 		p = &pools.Policy{
-			Tree: choose.NewTree(m), Sizing: sizing, Lend: c.LendLSR, PreferEmptiest: c.Spread, NearDevices: c.NearDevices, CoreKind: intent.CoreTypes()[c.PreferCoreType],
-			Isolated: map[string]pools.IsolatedCPUs{"prefer": pools.IsolatedPreferred, "avoid": pools.IsolatedAvoided}[c.IsolatedCPUs],
-			Whole:    map[string]pools.WholeCPUs{"guaranteed": pools.WholeGuaranteed, "any": pools.WholeAnywhere}[c.WholeCPUs],
+			Tree: choose.NewTree(m), Sizing: sizing, LendLSR: c.LendLSR, PreferEmptiest: c.Spread, NearDevices: c.NearDevices, CoreKind: intent.CoreTypes()[c.PreferCoreType],
+			Isolated:  map[string]pools.IsolatedCPUs{"prefer": pools.IsolatedPreferred, "avoid": pools.IsolatedAvoided}[c.IsolatedCPUs],
+			WholeCPUs: map[string]pools.WholeCPUs{"guaranteed": pools.WholeGuaranteed, "any": pools.WholeAnywhere}[c.WholeCPUs],
 		}
 	}
 	if all.Placement.Policy == "balloons" {

@@ -52,7 +52,7 @@ func (s *settings) repeatProbes(ctx context.Context) {
 			continue
 		}
 		if err := s.apply(s.current()); err != nil {
-			s.log.Error("the agent cannot apply the new results of its probes; the old hooks stay in force", logkey.Err, err)
+			s.log.Error("the agent now knows which features the kernel has, but cannot apply the hooks again; the old hooks stay in force", logkey.Err, err)
 		}
 	}
 }

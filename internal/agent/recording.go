@@ -129,7 +129,7 @@ func Replay(in io.Reader, another *config.Config) (recording.Report, error) {
 func recordedPolicy(c config.Config, n *recording.Node, m *topology.Machine) (engine.Policy, error) {
 	p, err := policyFor(c, m, replayNode{n}, n.Namespaces)
 	if n.Released {
-		p.Hooks, p.Place, p.Strict, p.FatalHooks = nil, false, false, nil
+		p.Hooks, p.PlacementOn, p.Strict, p.FatalHooks = nil, false, false, nil
 	}
 	return p, err
 }

@@ -77,7 +77,7 @@ func ReleaseAlone(c config.Config) (r api.Released, err error) {
 		return r, fmt.Errorf("read the original values (paths.state): %w", err)
 	}
 	if !locked {
-		return r, fmt.Errorf("release without an agent: %w (%s): run 'trimtab release' while the agent runs, or stop the agent", errInUse, c.Paths.State)
+		return r, fmt.Errorf("release without an agent: %w (%s), but does not answer: name the agent's status socket with --socket, or stop the agent", errInUse, c.Paths.State)
 	}
 	k := keeper.New(tree)
 	if err := k.Originals.Load(journal, earlier); err != nil {

@@ -62,7 +62,7 @@ func (a *Agent) katalystReport(d *deviceList) publish.Report {
 	return publish.Report{
 		Kind:     "CustomNodeResource",
 		Resource: schema.GroupVersionResource{Group: "node.katalyst.kubewharf.io", Version: "v1alpha1", Resource: "customnoderesources"},
-		Key:      "status.topologyZone", Status: true, Ready: a.checkReportable, Changed: a.nextEvent,
+		Key:      "status.topologyZone", HasStatusSubresource: true, Ready: a.checkReportable, Changed: a.nextEvent,
 		Make: func() (map[string]string, map[string]any) {
 			return nil, a.zones(d).CNR(zones.TopologyManager{Policy: c.Policy, Scope: c.Scope})
 		},

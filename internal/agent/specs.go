@@ -30,7 +30,7 @@ func specSources(c config.PodSpec, dial socket.Dialer, server *kube.Client) []po
 	}
 	if server != nil && c.APIServer {
 		sources = append(sources, podspec.NewAPIServer(podspec.APIServerOptions{
-			URL: server.Server, Client: server.HTTP, Node: server.Node, OnResult: server.Note, Begin: server.Begin,
+			URL: server.Server, Client: server.HTTP, Node: server.Node, OnResult: server.RecordResult, Begin: server.AwaitFirstList,
 		}))
 	}
 	return sources

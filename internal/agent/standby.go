@@ -80,7 +80,7 @@ func (a *Agent) lockedDirs() []nodelock.LockedDir {
 // admit takes the locks of the node for this agent. Attachments call admit before they connect to the runtime. It
 // returns a *nodelock.InUseError if another agent works on this node.
 func (n *otherAgent) admit() error {
-	taken := n.socketTaken()
+	taken := n.checkSocket()
 	if taken == nil {
 		err := n.lock.Take()
 		if !errors.As(err, &taken) && err != nil {
@@ -166,7 +166,7 @@ func (n *otherAgent) serve(ctx context.Context, source status.Source) {
 		}
 		if err != nil && !errors.Is(err, socket.ErrInUse) && err.Error() != reported {
 			reported = err.Error()
-			n.log.Error("the status socket has stopped; the agent opens it again", logkey.Socket, n.statusSocketPath, logkey.Err, err)
+			n.log.Error("the agent does not serve the status socket now; it tries again", logkey.Socket, n.statusSocketPath, logkey.Err, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -177,8 +177,8 @@ func (n *otherAgent) serve(ctx context.Context, source status.Source) {
 	}
 }
 
-// socketTaken returns an error if another agent serves this agent's status socket; nil if none does.
-func (n *otherAgent) socketTaken() *nodelock.InUseError {
+// checkSocket returns an error if another agent serves this agent's status socket; nil if none does.
+func (n *otherAgent) checkSocket() *nodelock.InUseError {
 	n.mu.Lock()
 	used, by, asked := errors.Is(n.socketInUse, socket.ErrInUse), n.socketHolder, n.askedAt
 	n.mu.Unlock()

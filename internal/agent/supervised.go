@@ -29,7 +29,7 @@ func (a *Agent) reportToSystemd(ctx context.Context) {
 	pause := statusInterval
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		a.log.Warn("the agent cannot read the timeout of systemd's watchdog, so it sends no keep-alives", logkey.Err, err)
+		a.log.Warn("the agent cannot read the timeout of systemd's watchdog, so it sends no keep-alive messages", logkey.Err, err)
 	}
 	if watchdog > 0 {
 		pause = min(pause, watchdog/4)
@@ -51,7 +51,7 @@ func (a *Agent) isAlive(ctx context.Context, limit time.Duration) bool {
 	defer cancel()
 	err := a.conductor.Alive(ctx)
 	if err != nil {
-		a.log.Error("the agent handles no events, so it sends systemd's watchdog no keep-alive", logkey.Err, err)
+		a.log.Error("the agent does not handle events, so it sends no keep-alive message to systemd's watchdog", logkey.Err, err)
 	}
 	return err == nil
 }

@@ -13,8 +13,8 @@ type readinessWatcher struct {
 	ready   func() error       // returns the reason why the agent is not ready; nil if it is ready
 	warn    func(reason error) // logs the warning
 	onReady func()             // is called when the agent is ready again after a warning
-	// firstCheck is the time from the start to the first check. interval is the time between checks. repeat is
-	// the time after which a warning is repeated.
+	// firstCheck is the time from the start to the first check. interval is the time between the later checks. If the
+	// agent is still not ready, the warning is logged again after the time repeat.
 	firstCheck, interval, repeat time.Duration
 }
 
@@ -31,7 +31,7 @@ func (a *Agent) newReadinessWatcher() readinessWatcher {
 
 // run checks at intervals whether the agent is ready, until ctx ends.
 func (u readinessWatcher) run(ctx context.Context) {
-	var quiet time.Duration // the time since the last warning; not used before the first one
+	var quiet time.Duration // the time since the last warning; has no meaning before the first warning
 	warned := false
 	for pause := u.firstCheck; sleep.For(ctx, pause); pause = u.interval {
 		err := u.ready()

@@ -58,13 +58,13 @@ func (m *usageMeter) nodeMetric() publish.Report {
 	return publish.Report{
 		Kind:     "NodeMetric",
 		Resource: schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodemetrics"},
-		Key:      "status.nodeMetric", Status: true, Ready: m.ready, Changed: m.nextReport,
+		Key:      "status.nodeMetric", HasStatusSubresource: true, Ready: m.ready, Changed: m.nextReport,
 		Make: func() (map[string]string, map[string]any) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			return nil, m.lastReport
 		},
-		Read: func(o *unstructured.Unstructured) {
+		OnRead: func(o *unstructured.Unstructured) {
 			p := nodemetric.PolicyOf(o.Object)
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -85,8 +85,8 @@ func (m *usageMeter) Run(ctx context.Context) {
 	}
 }
 
-// knowsPods reports whether the agent knows the node's pods. If not, knowsPods drops the earlier readings, which may be
-// of other pods.
+// knowsPods reports whether the agent knows the node's pods. If it does not know them, knowsPods deletes the earlier
+// readings and the last report, because these possibly belong to other pods.
 func (m *usageMeter) knowsPods() bool {
 	err := m.checkReportable()
 	m.mu.Lock()
@@ -97,8 +97,9 @@ func (m *usageMeter) knowsPods() bool {
 	return err == nil
 }
 
-// addReading stores a reading of the usage. It makes a report if there are enough readings and the last report is old
-// enough. If err is set, it only stores the error and logs the first of consecutive errors.
+// addReading stores a reading of the usage. It makes a report if there are enough readings for averages, and the last
+// report is old enough. If err is not nil, addReading only stores err. If several readings fail in a row, it logs only
+// the first error.
 func (m *usageMeter) addReading(r nodemetric.Reading, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -37,7 +37,7 @@ func TestUsageMeter(t *testing.T) {
 		t.Errorf("in two minutes and a half: %d reports, %v", made, err)
 	}
 	report := m.nodeMetric()
-	report.Read(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"metricCollectPolicy": map[string]any{"reportIntervalSeconds": int64(120)}}}})
+	report.OnRead(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"metricCollectPolicy": map[string]any{"reportIntervalSeconds": int64(120)}}}})
 	read(16)
 	if made != 5 {
 		t.Errorf("%d reports, want two more in four minutes", made)

@@ -7,7 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// watchDrift repairs values in cgroup files that other programs change, until ctx ends.
+// watchDrift runs until ctx ends. If another program overwrites a cgroup file that the agent has written, watchDrift
+// writes the agent's value again.
 func (a *Agent) watchDrift(ctx context.Context) error {
 	w, err := a.cgroupWatcher()
 	if err != nil {
@@ -20,7 +21,7 @@ func (a *Agent) watchDrift(ctx context.Context) error {
 	return a.conductor.Watch(ctx, w)
 }
 
-// cgroupWatcher returns a watcher of the cgroup files; nil if Options.Tree has none.
+// cgroupWatcher returns a watcher of the cgroup files. It returns nil if Options.Tree is set and Options.Watch is not.
 func (a *Agent) cgroupWatcher() (cgroup.Watcher, error) {
 	switch {
 	case a.opt.Watch != nil:

@@ -33,8 +33,8 @@ func (s source) PlanPods(manifests []byte) (api.Plan, error) {
 	return out, nil
 }
 
-// parsePlannedConfig parses a configuration file. It also accepts a policy file of nri-plugins, which replaces the
-// policy of the configuration in force.
+// parsePlannedConfig parses a configuration file. The parameter file can also be a policy file of nri-plugins. In this
+// case parsePlannedConfig returns the configuration in force, in which the policy file replaces the placement policy.
 func (s source) parsePlannedConfig(file []byte) (config.Config, error) {
 	const name = "the new configuration"
 	if !config.IsPolicy(file) {

@@ -2,9 +2,10 @@ package cgroup
 
 import "strings"
 
-// This file reads and writes files that hold one line for each device.
+// This file parses and makes the text of cgroup files that have one line for each device.
 
-// ownPart returns the part of a file's text that belongs to the setting, in the form that Encode returns.
+// ownPart returns the part of a file's text that belongs to the setting. The result has the form in which Handle.Encode
+// returns a value.
 func (s *Setting) ownPart(v Version, text string) string {
 	switch s.Kind {
 	case KindDefault:
@@ -40,7 +41,8 @@ func (s *Setting) deviceLimit(v Version, text string) string {
 	return unlimited
 }
 
-// textToWrite returns the text to write to the file, so that the setting's part of the file gets the text part.
+// textToWrite returns the text to write to the file. After this write, the part of the file that belongs to the setting
+// has the text part.
 func (s *Setting) textToWrite(v Version, part string) string {
 	if s.Kind != KindPerDevice {
 		return part

@@ -18,7 +18,8 @@ type Error struct {
 	Err   error  // the kernel's error, or a reason that the agent found itself
 }
 
-// Error returns a text with the operation, the path, the value and the reason. It adds the explanation of Hint.
+// Error returns a text with the operation, the path, the value and the reason. If Hint has an explanation of the
+// reason, Error adds this explanation.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op + " " + e.Path)
@@ -97,8 +98,8 @@ func RuntimeOnly(err error) bool {
 	return ok && e.Op == "write" && errors.Is(e.Err, syscall.EPERM)
 }
 
-// withoutPath returns only the kernel's error code of an error that has one. The text of an fs.PathError contains the
-// path, and the caller's message has the path already.
+// withoutPath returns the kernel's error code that err contains, or err itself if it contains no such code. The text of
+// an fs.PathError also has the path, but the caller's message has the path already.
 func withoutPath(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// IsMissing reports whether the cgroup dir does not exist, although the topmost cgroup of its path (TopDir) exists. If
-// the topmost cgroup does not exist, the agent may see another tree than the runtime, and IsMissing returns false. A
-// cgroup that was never created is also missing.
+// IsMissing reports whether the cgroup dir does not exist, although the first directory of its path exists. If this
+// first directory does not exist either, IsMissing returns false, because the agent possibly sees another tree than the
+// runtime. A cgroup that was never created is also missing.
 func (t *Tree) IsMissing(dir string) bool {
 	return !t.Has(dir) && t.Has(TopDir(dir))
 }

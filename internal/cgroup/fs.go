@@ -23,7 +23,7 @@ type FS interface {
 }
 
 // maxFileBytes limits the size of a file. ReadFile returns an error for a file that has maxFileBytes bytes or more.
-// Only lists of processes may be so large.
+// Only lists of processes can be so large.
 const maxFileBytes = 1 << 20
 
 // Real is the machine's cgroup tree. Neither ".." nor a symbolic link leads out of the tree; relative

@@ -49,9 +49,10 @@ func (h Handle) OpError(op, value string, err error) error {
 	return &Error{Op: op, Path: h.Name(), Value: value, Err: err}
 }
 
-// Encode returns the kernel's text for a value of the handle's setting. Quota and period have separate texts. In cgroup
-// version 2 both are in one file, and Tree joins their texts. Encode returns an error for an empty set, and for a value
-// that the kernel refuses or changes (version 1 changes shares that are too small or too large).
+// Encode returns the kernel's text for a value of the handle's setting. Quota and period have separate texts, also in
+// cgroup version 2, which has both in one file. When Tree writes this file, it joins the texts. Encode returns an error
+// for an empty set, and for a value that the kernel refuses or changes (version 1 changes shares that are too small or
+// too large).
 func (h Handle) Encode(v lifecycle.Value) (string, error) {
 	if h.setting == nil {
 		return "", h.err
@@ -76,8 +77,8 @@ func (h Handle) Compare(a, b string) int {
 	return h.setting.compare(a, b)
 }
 
-// IsFreeText reports whether the setting is plain text. The kernel may show such a text in another form than it was
-// written in.
+// IsFreeText reports whether the setting is plain text. If the agent reads such a text again, the kernel possibly shows
+// it in another form.
 func (h Handle) IsFreeText() bool { return h.setting == nil || h.setting.Kind == KindText }
 
 // Read returns the kernel's text of the setting. From cpu.max it returns only the quota or only the period.

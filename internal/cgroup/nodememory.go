@@ -32,9 +32,9 @@ func (t *Tree) NodeMemory(dir string) (map[int]NodeMemory, error) {
 	return of, nil
 }
 
-// parseNodeMemory parses lines such as "inactive_anon N0=4096 N1=0". For each memory node it adds the sizes of the
-// kernel's active and inactive lists. Memory that the kernel cannot reclaim, such as locked memory, is not in the
-// lists.
+// parseNodeMemory parses lines such as "inactive_anon N0=4096 N1=0". For each memory node, the result is the sum of the
+// sizes of the kernel's active and inactive lists. Memory that the kernel cannot reclaim, such as locked memory, is not
+// in these lists.
 func parseNodeMemory(text string) (map[int]NodeMemory, error) {
 	of, found := map[int]NodeMemory{}, 0
 	for line := range strings.Lines(text) {

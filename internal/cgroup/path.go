@@ -57,8 +57,9 @@ func containerDir(parent, cgroupsPath string) (string, error) {
 	return path.Join(above, dir), nil
 }
 
-// scopeDir returns the directory for the three parts of slice:prefix:name, the same as runc and
-// crun: of the scope prefix-name.scope or, if the name ends with ".slice", of the slice name.
+// scopeDir returns the directory that runc and crun use for the three parts of slice:prefix:name. If the name ends with
+// ".slice", this is the directory of the slice with that name. Otherwise it is the directory of the scope
+// prefix-name.scope.
 func scopeDir(parent string, parts []string) (string, error) {
 	unit := parts[1] + "-" + parts[2] + ".scope"
 	switch {

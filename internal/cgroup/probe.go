@@ -12,7 +12,7 @@ import (
 
 // Probe reports whether the kernel has a controller, such as "cpu", or a file, such as "cpu.idle". The feature is the
 // controller's name, or the file's name in cgroup version 2. Probe writes nothing. A controller's files are only in
-// cgroups that have the controller, so the finding may be "unknown" on a node where no pod has started yet.
+// cgroups that have the controller. So the result can be "unknown" on a node where no pod has started yet.
 func (t *Tree) Probe(feature string) lifecycle.Finding {
 	file, err := FeatureFile(feature, t.Version)
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -89,8 +89,8 @@ func (t *Tree) probeFile(file File) lifecycle.Finding {
 			return lifecycle.Finding{Support: lifecycle.NotSupported, Why: "the kernel has no " + file.Name}
 		}
 	}
-	// If the root has the file, the kernel supports it. If the root lacks the file, cgroups below the root may have
-	// it.
+	// If the root has the file, the kernel supports the file. If the root lacks the file, cgroups below the root can
+	// still have it.
 	if _, err := t.FS.ReadFile(t.path(file.Controller, ".", file.Name)); err == nil {
 		return lifecycle.Finding{Support: lifecycle.Supported}
 	}

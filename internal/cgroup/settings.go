@@ -51,8 +51,8 @@ const (
 	PartitionFile = "cpuset.cpus.partition"
 )
 
-// settings is the table of the settings that the agent knows. The agent can also write version 2 files without a row,
-// and copies their text unchanged. FindSetting makes the settings for huge pages and disk limits.
+// settings is the table of the settings that the agent knows. The agent can also write version 2 files that have no row
+// in this table: it writes the requested text unchanged. FindSetting makes the settings for huge pages and disk limits.
 //
 // A child's CPU bandwidth, CPU list, memory node list and amounts of memory stay within the parent's.
 // A value that grows is written to the parent first, and a value that shrinks to the child first.
@@ -132,7 +132,7 @@ var settings = []Setting{
 	},
 }
 
-// memorySetting returns the row of a version 2 file that has an amount of memory.
+// memorySetting returns the row of the table settings for a version 2 file that has an amount of memory.
 func memorySetting(name string) Setting {
 	return Setting{
 		Field: lifecycle.Unified, Key: name, Kind: KindBytes, Max: math.MaxInt64, Unlimited: true,
@@ -143,9 +143,9 @@ func memorySetting(name string) Setting {
 // Settings returns the table of settings. Callers must not change it.
 func Settings() []Setting { return settings }
 
-// FindSetting returns the setting of a field and key. For a Unified file without a row in the table, it returns a
-// setting of version 2 with plain text. It returns an error for a Unified file that another field sets: with two names
-// for one file, two hooks could write the file. It also returns an error for files that are no settings
+// FindSetting returns the setting of a field and key. For a Unified file that has no row in the table settings, it
+// returns a setting of version 2 with plain text. For a Unified file that another field sets, it returns an error: the
+// file would have two names, and two hooks could write it. It also returns an error for files that are no settings
 // (cgroup.procs, cgroup.kill). Callers must not change the setting.
 func FindSetting(field lifecycle.Field, key string) (*Setting, error) {
 	switch field {
@@ -217,7 +217,7 @@ func ioLimit(key string) (*Setting, error) {
 func isDeviceNumber(text string) bool {
 	major, minor, ok := strings.Cut(text, ":")
 	for _, n := range []string{major, minor} {
-		v, err := strconv.ParseUint(n, 10, 20) // minors have 20 bits
+		v, err := strconv.ParseUint(n, 10, 20) // major numbers have 12 bits, and minor numbers 20
 		ok = ok && err == nil && strconv.FormatUint(v, 10) == n
 	}
 	return ok

@@ -10,10 +10,13 @@ import (
 // limit in this file (EINVAL). containerd writes the memory limit to this file, so that the kernel swaps nothing.
 const memswLimitFile = "memory.memsw.limit_in_bytes"
 
-// writeLimitV1 sets the memory limit of version 1 (file). It also sets the limit of memory and swap (memswLimitFile) in
-// two cases. If the limit of memory and swap is below the new memory limit, writeLimitV1 raises it first. If it is
-// equal to the old memory limit, and not unlimited, writeLimitV1 lowers it after the memory limit. A kernel without
-// swap accounting has no memswLimitFile.
+// writeLimitV1 writes a memory limit to the file of version 1 that limits memory. In two cases it also writes the new
+// limit to memswLimitFile, which limits memory and swap together:
+//   - If the limit of memory and swap is below the new memory limit, writeLimitV1 raises it before the memory limit.
+//   - If the limit of memory and swap is equal to the old memory limit, and not unlimited, writeLimitV1 lowers it after
+//     the memory limit.
+//
+// A kernel without swap accounting has no memswLimitFile.
 func (t *Tree) writeLimitV1(dir, file, text string) error {
 	both := t.path("memory", dir, memswLimitFile)
 	wanted, known := limitV1(text)

@@ -55,9 +55,8 @@ func (s *Setting) encodeInt(version Version, n int64) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// Weight returns the cpu.weight for CPU shares by the linear formula of KEP-2254, which the kubelet
-// uses. Newer OCI runtimes use another formula for containers (RuntimeWeight), so a weight does not
-// determine the shares.
+// Weight returns the cpu.weight for CPU shares by the linear formula of KEP-2254, which the kubelet uses. Newer OCI
+// runtimes use another formula for containers (RuntimeWeight), so the shares cannot be computed from a weight.
 func Weight(shares int64) int64 {
 	return min(max(1+(shares-2)*9999/262142, 1), 10000)
 }
@@ -76,6 +75,7 @@ func RuntimeWeight(shares int64) int64 {
 	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
+// encodeList returns a list of CPUs or memory nodes in the kernel's form. It returns an error for an empty list.
 func encodeList(list string) (string, error) {
 	ids, err := ParseIDs(list)
 	if err != nil {
@@ -87,6 +87,8 @@ func encodeList(list string) (string, error) {
 	return ids.String(), nil
 }
 
+// encodeText returns a text without spaces around it. It returns an error if the text is empty, too long, or has more
+// than one line.
 func encodeText(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxPath || strings.ContainsAny(text, "\n\x00") {
@@ -96,8 +98,8 @@ func encodeText(text string) (string, error) {
 }
 
 // Decode parses the kernel text of a setting, in the form that Handle.Read returns. The result is a value in canonical
-// form. Decode returns errors.ErrUnsupported for a cpu.weight of cgroup version 2, because a weight does not determine
-// the shares.
+// form. For a cpu.weight of cgroup version 2, Decode returns errors.ErrUnsupported, because the shares cannot be
+// computed from a weight.
 func Decode(version Version, field lifecycle.Field, key, text string) (lifecycle.Value, error) {
 	v := lifecycle.Value{Field: field, Key: key}
 	s, err := FindSetting(field, key)
@@ -192,8 +194,8 @@ func (s *Setting) isSame(a, b string) bool {
 }
 
 // compare returns -1 if kernel text a means less than b, 0 if both mean the same, and 1 if a means more. "No limit" is
-// more than any limit. Text that is not valid counts as no limit. So if a file has such a text, the keeper takes the
-// new value for a smaller one, and writes it before the values that grow.
+// more than any limit. Text that is not valid counts as no limit. So if the present text of a file is not valid, the
+// new value counts as smaller. The keeper then writes the file before the files whose values grow.
 func (s *Setting) compare(a, b string) int {
 	read := func(text string) uint64 {
 		n, err := s.parse(text)

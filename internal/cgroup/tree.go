@@ -123,9 +123,9 @@ func (t *Tree) ReadBandwidth(dir string) (quota, period string, err error) {
 	return quota, period, err
 }
 
-// WriteBandwidth sets quota and period. If one of them is "", it stays unchanged. In cgroup version 2 WriteBandwidth
-// makes one write. In version 1 it makes two writes. After the first of the two writes, the kernel may refuse the new
-// quota or period because of the limits of the parent, a child or the burst; then WriteBandwidth tries the other order.
+// WriteBandwidth sets quota and period. If one of them is "", it stays unchanged. In cgroup version 2, WriteBandwidth
+// makes one write. In version 1, it makes two writes, the quota first. If the kernel refuses one of the two writes,
+// because of the limits of the parent, a child or the burst, WriteBandwidth tries again with the period first.
 func (t *Tree) WriteBandwidth(dir, quota, period string) error {
 	file, err := t.File(dir, lifecycle.CPUQuota, "")
 	switch {
@@ -191,8 +191,9 @@ func (t *Tree) Allowed(dir string, field lifecycle.Field) (string, error) {
 	return t.readEffectiveList(dir, field, ".")
 }
 
-// readEffectiveList reads the effective list of CPUs or memory nodes of a cgroup. In cgroup version 1 it reads the file of the
-// setting, such as "cpuset.cpus", with dotV1 in place of the dot.
+// readEffectiveList reads the effective list of CPUs or memory nodes of a cgroup. In cgroup version 1, the parameter
+// dotV1 replaces the dot in the name of the setting's file: with ".effective_", it reads "cpuset.effective_cpus"
+// instead of "cpuset.cpus".
 func (t *Tree) readEffectiveList(dir string, field lifecycle.Field, dotV1 string) (string, error) {
 	s, err := FindSetting(field, "")
 	if err != nil || s.Kind != KindList || !fs.ValidPath(dir) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Usage reads the CPU time that a cgroup has used, and how many bytes of memory it has without the page cache. The
-// kernel can free these bytes only if it swaps them or kills processes.
+// Usage reads the CPU time that a cgroup has used, and how many bytes of its memory are not page cache. The kernel can
+// free these bytes only if it swaps them or kills processes.
 func (t *Tree) Usage(dir string) (cpu time.Duration, bytes int64, err error) {
 	if cpu, err = t.cpuTime(dir); err != nil {
 		return 0, 0, err

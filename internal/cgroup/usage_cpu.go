@@ -9,8 +9,8 @@ import (
 // CPUUse says how much CPU time a cgroup has used, and how long its tasks waited for CPUs.
 type CPUUse struct {
 	CPUTime time.Duration
-	// Periods counts the periods of the CPU limit in which the cgroup's tasks ran. ThrottledPeriods counts those of
-	// these periods in which the limit stopped the tasks. Both are 0 without a limit.
+	// Periods counts the periods of the CPU limit in which the cgroup's tasks ran. ThrottledPeriods counts
+	// only those of them in which the limit stopped the tasks. Both are 0 without a limit.
 	Periods, ThrottledPeriods int64
 	// ThrottledTime is how long the limit has stopped the tasks.
 	ThrottledTime time.Duration

@@ -42,14 +42,14 @@ type Watcher interface {
 
 // inotify watches real directories.
 type inotify struct {
-	root       string
-	w          *fsnotify.Watcher
-	notices    chan Notice
-	done       chan struct{}  // closed by Close
-	forwarding sync.WaitGroup // waits for the goroutine of forward
+	root       string            // the directory of the tree
+	w          *fsnotify.Watcher // watches the directories
+	notices    chan Notice       // the channel that Notices returns
+	done       chan struct{}     // closed by Close
+	forwarding sync.WaitGroup    // waits for the goroutine of forward
 }
 
-// maxQueued is how many notices may wait until the agent reads them. In addition, the kernel queues 16384 inotify
+// maxQueued is how many notices can wait until the agent reads them. In addition, the kernel queues 16384 inotify
 // events.
 const maxQueued = 4096
 

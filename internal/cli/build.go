@@ -12,8 +12,8 @@ type Build struct {
 	Commit   string `json:"commit,omitempty"`
 	Time     string `json:"time,omitempty"`     // time of the commit
 	Modified bool   `json:"modified,omitempty"` // built from files that differ from the commit
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
+	Go       string `json:"go"`                 // the version of Go
+	Platform string `json:"platform"`           // such as linux/amd64
 }
 
 // ThisBuild returns how the running program was built, as the Go toolchain recorded it.

@@ -14,8 +14,8 @@ import (
 
 // Format is the value of the flag -o: the format in which a command prints its answer.
 type Format struct {
-	chosen  string
-	choices []string
+	chosen  string   // such as "json"
+	choices []string // the values that the flag accepts
 }
 
 // AddFormat adds the flag -o to a command. The first choice is the default.

@@ -126,8 +126,8 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 		case p.reported && !is:
 			delete(a.pods, uid)
 		case p.reported || arrived[uid]:
-			// When a pod has ended, a source may still list it for a while, as if it had not started. So the pod
-			// stays in a.pods until no source lists it, and is not decided again.
+			// When a pod has ended, a source possibly lists the pod for a while as if it had not started. While a pod
+			// is in a.pods with reported set, it is not decided again. So it stays there until no source lists it.
 			p.reported = true
 		case p.inherited && is:
 			p.plan, p.inherited = plan, false
@@ -140,13 +140,13 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 		case now.Sub(p.firstSeen) >= a.o.Timeout:
 			p.expired = true
 			a.free(p)
-			a.o.Log.Debug("the agent decided a pod before its creation, but no runtime reported the pod in time; the agent decides the pod again at its creation", logkey.Pod, plan.Pod.Name)
+			a.o.Log.Debug("the agent decided about a pod before the pod's creation, but no runtime reported the pod in time; the agent decides again at the creation", logkey.Pod, plan.Pod.Name)
 		case kept[uid]:
-		case p.reserved && p.forgetCount == forgotten: // the pod was created, which used its reservation, and has ended
+		case p.reserved && p.forgetCount == forgotten: // the pod has used its reservation: it was created, and has ended since
 			p.reported = true
 		case !now.Before(p.retryTime):
-			// The decision may now reserve something: the configuration may have changed, or the kubelet may have
-			// assigned the pod's devices.
+			// The last decision reserved nothing. A new decision possibly reserves something, for example because the
+			// configuration has changed, or because the kubelet has assigned the pod's devices.
 			a.start(ctx, p, forgotten)
 		}
 	}
@@ -160,8 +160,9 @@ func (a *Ahead) comparePods(ctx context.Context) { //nolint:gocognit // one pass
 	}
 }
 
-// knownPods returns whether a runtime has listed the node's pods, which pods a runtime has reported (arrived), for
-// which pods CPUs or devices are reserved (kept), and State.ForgetCount (forgotten).
+// knownPods returns four facts. synced reports whether a runtime has listed the node's pods. arrived has the pods that
+// a runtime has reported. kept has the pods for which CPUs or devices are reserved. forgotten is State.ForgetCount: it
+// grows when all reservations are removed.
 func (a *Ahead) knownPods(pending map[string]engine.PlannedPod) (synced bool, arrived, kept map[string]bool, forgotten uint64) {
 	a.mu.Lock()
 	uids := maps.Clone(pending)
@@ -182,7 +183,7 @@ func (a *Ahead) knownPods(pending map[string]engine.PlannedPod) (synced bool, ar
 	return !a.c.lastSync.IsZero(), arrived, kept, n.state.ForgetCount()
 }
 
-// start decides a pod in a goroutine of its own, since resource plugins may be slow. forgotten is the current
+// start decides a pod in a goroutine of its own, because resource plugins can be slow. forgotten is the current
 // State.ForgetCount. The caller holds mu.
 func (a *Ahead) start(ctx context.Context, p *aheadPod, forgotten uint64) {
 	p.deciding, p.forgetCount, p.retryPause = true, forgotten, max(2*p.retryPause, aheadInterval)

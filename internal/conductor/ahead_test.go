@@ -41,7 +41,7 @@ func (k *keepingPlugins) Remove(uid string) {
 	delete(k.has, uid)
 }
 
-func (k *keepingPlugins) RemoveExpected(uid string) {
+func (k *keepingPlugins) ReleaseIfNotCreated(uid string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.has[uid] {

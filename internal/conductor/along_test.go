@@ -24,7 +24,7 @@ func (b *beside) busy() { b.node.queue.Since = b.now().Add(-runtimesync.MaxWait)
 
 // due reports whether a copy is sent although the node is not idle.
 func (b *beside) due() bool {
-	return b.node.queue.WaitTime(0, b.node.connected().carrier.Capabilities().Piggybacks) == 0
+	return b.node.queue.WaitTime(0, b.node.anyConnected().carrier.Capabilities().Piggybacks) == 0
 }
 
 // next handles an event of another pod, and returns what its answer changes in other

@@ -218,7 +218,7 @@ func TestListsAreSentAgain(t *testing.T) {
 		if n := r.times(); n < maxTriesOf+4 || n > maxTriesOf+8 {
 			t.Errorf("asked %d times within an hour", n)
 		}
-		if v := explained(t, mo, web, "cpuset.cpus"); !v.Applied || !strings.Contains(v.Note, "the runtime refused to update its stored copy") {
+		if v := explained(t, mo, web, "cpuset.cpus"); !v.Applied || !strings.Contains(v.Note, "the runtime refused to store the value") {
 			t.Errorf("explain: %+v", v)
 		}
 		time.Sleep(18 * time.Minute)

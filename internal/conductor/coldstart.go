@@ -10,7 +10,7 @@ import (
 // memory nodes; afterwards it gets all its memory nodes. The agent measures the time from when it first sees the cold
 // start, so a restart of the agent makes the cold start longer.
 func (c *Conductor) endColdStarts() {
-	for _, ended := range c.node.coldStartsOver(c.now()) {
+	for _, ended := range c.node.endedColdStarts(c.now()) {
 		w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Inform, Pod: ended.pod})
 		w.facts.ColdStartsOver = ended.containers
 		_, _ = c.run(w)
@@ -23,8 +23,8 @@ type endedColdStart struct {
 	containers map[string]bool // by container id
 }
 
-// coldStartsOver returns the cold starts that have lasted as long as requested, by sandbox id. It locks n.mu.
-func (n *node) coldStartsOver(now time.Time) map[string]endedColdStart {
+// endedColdStarts returns the cold starts that have lasted as long as requested, by sandbox id. It locks n.mu.
+func (n *node) endedColdStarts(now time.Time) map[string]endedColdStart {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := map[string]endedColdStart{}

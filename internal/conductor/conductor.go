@@ -32,7 +32,7 @@ type Options struct {
 	Keeper  *keeper.Keeper
 	// Key signs the records of containers.
 	Key []byte
-	// HasEarlierKey means that an earlier agent used this key, and may have written to the kernel.
+	// HasEarlierKey means that an earlier agent used this key, and possibly wrote to the kernel.
 	HasEarlierKey bool
 	Log           *slog.Logger
 	// Now returns the current time, as time.Now does. The conductor measures all waits with the monotonic part of
@@ -66,10 +66,10 @@ type Options struct {
 	Claims facts.Claims
 	// DecidesAhead means that an Ahead (see NewAhead) decides pods before a runtime reports them.
 	DecidesAhead bool
-	// Sweep is the interval between checks for pods that ended without an event of the runtime. The
+	// SweepInterval is the interval between checks for pods that ended without an event of the runtime. The
 	// default is 5 s.
-	Sweep time.Duration
-	// NodeNow describes the present node and configuration for a recording.
+	SweepInterval time.Duration
+	// NodeNow returns a description of the node and its configuration, as they are now, for a recording of events.
 	NodeNow func() recording.Node
 	// ObserveOnly means that the conductor makes decisions, but changes nothing on the node. The keeper must be in
 	// mode observe, too.
@@ -81,7 +81,8 @@ type Options struct {
 
 // Tuning has the conductor's own settings, which a reload can change.
 type Tuning struct {
-	// Pace is the pause between two updates of the runtime's stored copies of containers.
+	// Pace is the pause between two updates of the values that the runtime stores for containers (the runtime's
+	// copies).
 	Pace time.Duration
 	// Ceded are fields that other NRI plugins set. The agent does not set these fields at a container's creation.
 	// The keeper writes their values when the container starts, and the status shows this.
@@ -102,22 +103,24 @@ type Conductor struct {
 	now     func() time.Time
 	reports *nodeview.Reporter
 	facts   *facts.Gatherer
-	// failClosed means that failurePolicy.agent is "fail": if the decision of a creation panics, the creation is rejected.
+	// failClosed means that failurePolicy.agent is "fail": if the decision of a creation panics, the creation is
+	// rejected.
 	failClosed atomic.Bool
 	opCount    atomic.Uint32 // the number of events; the next event gets the next number as its op
 	eventTimes eventTimes
 
-	// eventMu is locked while an event is handled, so events run one after another. ARCHITECTURE.md says that such
-	// an event has the turn. One runtime sends its events one after another, but two runtimes may send events at the
-	// same time.
+	// eventMu is locked while an event is handled, so events run one after another. The event that is being handled
+	// "has the turn", as ARCHITECTURE.md calls it. One runtime sends its events one after another, but two runtimes can
+	// send events at the same time.
 	eventMu sync.Mutex
 
-	// unconfirmedCreate is a creation that was answered and whose confirm step has not run yet; eventMu guards it.
-	// confirmTimer runs the confirm step if no other event runs it earlier.
+	// unconfirmedCreate is the work for a creation of a container. The agent has answered the creation, and has not
+	// noted and reported the results yet (the confirm step). eventMu guards unconfirmedCreate. confirmTimer runs the
+	// confirm step if no other event runs it earlier.
 	unconfirmedCreate *work
 	confirmTimer      *time.Timer
-	// afterAnswers counts work that continues after the answer to an event: the kernel writes of a Synchronize, and
-	// the decisions about pods that Inform has skipped. Run waits for this work.
+	// afterAnswers counts work that continues after the answer to an event. This is the kernel writes of a Synchronize,
+	// and decisions about pods that Inform skipped because the state did not have them yet. Run waits for this work.
 	afterAnswers sync.WaitGroup
 
 	node                *node           // node.mu also guards earlierAgentChecked and lastSync
@@ -156,7 +159,7 @@ func New(o Options) *Conductor {
 	n.checkpoint = record.NewCheckpoint(o.Checkpoint, &n.mu, o.Log)
 	c := &Conductor{
 		node: n, keeper: o.Keeper, log: o.Log, now: o.Now,
-		formerAgent: o.FormerAgent, hasEarlierKey: o.HasEarlierKey, sweepEvery: cmp.Or(o.Sweep, sweepInterval),
+		formerAgent: o.FormerAgent, hasEarlierKey: o.HasEarlierKey, sweepEvery: cmp.Or(o.SweepInterval, sweepInterval),
 		freeMemory: o.FreeMemory, confirmTimer: time.NewTimer(neverDue), listeners: listeners{nodeNow: o.NodeNow},
 	}
 	if o.ObserveOnly {
@@ -208,15 +211,16 @@ func (c *Conductor) ConfigureMachine(m *topology.Machine, p engine.Policy, t Tun
 	c.configure(engine.Facts{Machine: m, Policy: &p}, t)
 }
 
+// configure applies the conductor's new settings, and then decides all pods again with the new facts.
 func (c *Conductor) configure(f engine.Facts, t Tuning) {
 	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
 	w.facts, w.beforeGather = f, func() { c.applyTuning(t) }
 	_, _ = c.run(w)
 }
 
-// withPlacementDisabled returns, by id, the containers for which placement has been disabled from their creation until
-// this Synchronize or Configure (lifecycle.RecordFields.NeverPlaced). For a container without a record, the agent
-// assumes this.
+// withPlacementDisabled handles a Synchronize or Configure event. It returns, by id, the containers for which placement
+// was disabled all the time from their creation until this event (lifecycle.RecordFields.NeverPlaced). In a
+// Synchronize, a container without a record counts as such a container.
 func (n *node) withPlacementDisabled(ev *lifecycle.Event, records map[string]engine.Record) map[string]bool {
 	ids := map[string]bool{}
 	for _, ctr := range ev.Containers { // of a Synchronize
@@ -259,19 +263,19 @@ func (c *Conductor) Wants() []lifecycle.Kind {
 	return slices.Compact(out)
 }
 
-// Attached registers a connected runtime. From now on the agent updates the runtime's stored copies of containers.
-// Attached returns when the decisions of the runtime's Synchronize are in the kernel.
+// Attached registers a connected runtime. From now on the agent updates the values that the runtime stores for
+// containers. Attached returns when the decisions of the runtime's Synchronize are in the kernel.
 func (c *Conductor) Attached(from Carrier, r Runtime) {
 	c.Flush()
 	c.node.mu.Lock()
 	c.node.runtimes[from.Name()] = connectedRuntime{c.carrierInMode(from), r}
 	c.node.queue.Due.Reset(0)
 	c.node.mu.Unlock()
-	c.log.Info("the agent now keeps the runtime's stored copies of containers up to date", logkey.Mode, from.Name(), logkey.Runtime, r.About())
+	c.log.Info("the agent now updates the resources that the runtime stores for containers", logkey.Mode, from.Name(), logkey.Runtime, r.About())
 }
 
-// connected returns a connected runtime; the zero value if there is none.
-func (n *node) connected() connectedRuntime {
+// anyConnected returns a connected runtime; the zero value if there is none.
+func (n *node) anyConnected() connectedRuntime {
 	for _, rt := range n.runtimes {
 		return rt
 	}

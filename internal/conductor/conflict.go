@@ -23,9 +23,9 @@ type conflict struct {
 	setByOthers []string
 }
 
-// noteFailedAfterAnswer counts a creation that failed after the agent's answer. containerd 2.4 reports such a failure
-// as the stop and removal of the container, to each plugin that had answered. If a creation succeeds,
-// PostCreateContainer comes before the stop.
+// noteFailedAfterAnswer counts a creation that failed after the agent's answer. After such a failure, containerd 2.4
+// sends the events StopContainer and RemoveContainer of the container to each plugin that had answered. If a creation
+// succeeds, PostCreateContainer comes before these events.
 func (n *node) noteFailedAfterAnswer(w *work) {
 	ev := w.report.Event
 	if ev.Kind != lifecycle.StopContainer && ev.Kind != lifecycle.RemoveContainer || !w.capabilities.OthersAnswer {
@@ -44,8 +44,8 @@ func (n *node) forgetCreations(matches func(uid string) bool) {
 	maps.DeleteFunc(n.conflicts, func(k placement.Key, _ *conflict) bool { return matches(k.PodUID) })
 }
 
-// noteFailedCreations notes that creations of a container failed after an answer that set values. The runtime gives no reason
-// for such a failure, so noteFailedCreations adds a problem to w, the event of the next creation.
+// noteFailedCreations notes that creations of a container failed after an answer that set values. The runtime gives no
+// reason for such a failure, so noteFailedCreations adds a problem to w, the event of the next creation.
 func (n *node) noteFailedCreations(w *work, ctr *engine.Container, values []lifecycle.Value, failed int) {
 	c := n.conflicts[ctr.Key]
 	if failed == 0 || c == nil && len(values) == 0 { // an answer without values conflicts with nothing
@@ -64,10 +64,11 @@ func (n *node) noteFailedCreations(w *work, ctr *engine.Container, values []life
 	w.report.Problems = append(w.report.Problems, *c.problem())
 }
 
-// noteStarted finds out why creations of a container failed, when the container starts. After maxFailedCreates
-// failures, the agent's last answer set none of the fields in setByAgent. If such a field differs from the kubelet's
-// request, another plugin set the field. After fewer failures, the last answer set these fields and the creation
-// succeeded. Then no other plugin sets them and the failures had another cause, so noteStarted forgets the conflict.
+// noteStarted runs when a container starts, and finds out why earlier creations of the container failed. If there were
+// fewer than maxFailedCreates failures, the agent's last answer still set the fields in setByAgent, and yet the
+// creation succeeded. So no other plugin sets these fields, and the failures had another cause: noteStarted forgets the
+// conflict. After maxFailedCreates failures, the agent's last answer set none of these fields. If such a field now
+// differs from the kubelet's request, another plugin has set the field.
 func (n *node) noteStarted(ctr *engine.Container, started *lifecycle.Container) {
 	c := n.conflicts[ctr.Key]
 	switch {

@@ -20,8 +20,8 @@ import (
 // updateTimeout limits the wait for the runtime's answer to an update.
 const updateTimeout = 10 * time.Second
 
-// sendDue sends the values that the runtime's stored copies of containers lack, one copy at a time, until no update may
-// be sent now.
+// sendDue updates the runtime's stored copies of containers with the values that they lack. It sends one update after
+// another, as long as an update is due.
 func (c *Conductor) sendDue(ctx context.Context) {
 	due := func() bool { return c.node.copyDue(c.eventTimes.idleDuration(c.now())) }
 	locked := func() bool {
@@ -37,7 +37,7 @@ func (c *Conductor) sendDue(ctx context.Context) {
 // copyDue reports whether an update of an outdated copy can be sent now. If the queue must wait, copyDue sets the
 // queue's timer. idle is the time since the last event.
 func (n *node) copyDue(idle time.Duration) bool {
-	to := n.connected().carrier
+	to := n.anyConnected().carrier
 	if to == nil || len(n.queue.Waiting) == 0 {
 		return false // the timer is set when a copy becomes outdated, or when a runtime attaches
 	}
@@ -48,10 +48,11 @@ func (n *node) copyDue(idle time.Duration) bool {
 	return wait == 0
 }
 
-// sendCopy sends to the runtime the values that one of its stored copies lacks, and reports whether a copy was due.
-// sendCopy makes two events: the first one chooses the values, the second one notes the result. Between them, other
-// events are handled, because the runtime may hold its lock until an event is answered. The first event calls due
-// again, because other events may have been handled since the caller's call.
+// sendCopy sends to the runtime the values that one of its stored copies lacks. sendCopy makes two events: the first
+// event chooses the values, and the second event notes the result. Between the two, other events can be handled,
+// because the runtime possibly holds its lock until such an event is answered. The function due reports whether an
+// update can be sent now. The first event calls due again, because other events were possibly handled since the
+// caller's call of due.
 func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	var to connectedRuntime
 	var out *runtimesync.Copy
@@ -70,12 +71,12 @@ func (c *Conductor) sendCopy(ctx context.Context, due func() bool) bool {
 	cancel()
 	result := resultOfUpdate(failed, err)
 	c.reports.Count.RuntimeUpdate(result)
-	// The keeper writes the values after the runtime. The runtime may have written outdated values to the kernel, or
-	// values that no hook decides any more.
+	// The keeper writes the values after the runtime, because the runtime possibly wrote outdated values to the kernel,
+	// or values that no hook decides any more.
 	c.rewrite(lifecycle.Copy, func() []keeper.Outcome {
 		again, givenUp := c.node.noteUpdate(out, values, c.keeper.Reconcile(out.ID), result != nodeview.UpdateDone, err)
 		if givenUp {
-			c.log.Warn("the runtime refused several times to update its stored copy of a container; the kernel has the decided values",
+			c.log.Warn("the runtime refused several times to update the resources that it stores for a container; the kernel has the decided values",
 				append(c.reports.OwnerAttrs(out.ID), logkey.Op, logkey.ID(c.opCount.Add(1)), logkey.Err, err)...)
 		}
 		return c.keeper.Apply(again)
@@ -108,7 +109,7 @@ func resultOfUpdate(failed []string, err error) string {
 
 // nextCopy removes the first outdated copy from the queue, and returns the values that the copy lacks.
 func (n *node) nextCopy() (to connectedRuntime, out *runtimesync.Copy, values []lifecycle.Value) {
-	if to = n.connected(); to.carrier == nil || len(n.queue.Waiting) == 0 {
+	if to = n.anyConnected(); to.carrier == nil || len(n.queue.Waiting) == 0 {
 		return to, nil, nil
 	}
 	out, can := n.queue.Next(), n.capabilities(to.carrier)
@@ -126,10 +127,10 @@ func (n *node) missingInCopy(can *Capabilities, of *runtimesync.Copy, p route.Ph
 	return of.MissingValues(ctr, n.state.Values(ctr), p, can, func(f lifecycle.Field) string { return n.whyLeftToPlugins(ctr, f) })
 }
 
-// noteUpdate locks the node and notes the result of an update. outcomes has the keeper's results after the update. If the
-// agent has decided newer values since the update was sent, noteUpdate queues the copy again. It then returns the newer
-// values, because the runtime may have overwritten them in the kernel. givenUp means that the runtime has refused this
-// copy several times. The agent then sends only lists of CPUs and memory nodes again, after a longer pause.
+// noteUpdate locks the node and notes the result of an update. outcomes has the keeper's results after the update. If
+// the agent has decided newer values since the update was sent, noteUpdate queues the copy again. It then returns the
+// newer values, because the runtime possibly overwrote them in the kernel. givenUp means that the runtime has refused
+// this copy several times. The agent then sends only lists of CPUs and memory nodes again, after a longer pause.
 func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, outcomes []keeper.Outcome, refused bool, err error) (again []keeper.Item, givenUp bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,7 +166,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, outcom
 		if len(lists) == 0 {
 			break
 		}
-		note := fmt.Sprintf("the runtime refused to update its stored copy (%v); the kernel has the value, and the agent asks the runtime again after %v",
+		note := fmt.Sprintf("the runtime refused to store the value (%v); the kernel has the value, and the agent asks the runtime again after %v",
 			cmp.Or(err, errRefused), n.queue.Postpone(to))
 		n.changeResults(to.ID, lists, func(d *applyResult) { d.Note = note })
 	}
@@ -176,7 +177,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, outcom
 	n.queue.Add(to)
 	target, unnamed := n.target(ctr)
 	for _, v := range decided {
-		if unnamed == nil && route.InKernel(v.Field) {
+		if unnamed == nil && route.CanWriteToKernel(v.Field) {
 			again = append(again, n.keeperItem(target, ctr, v))
 		}
 	}
@@ -184,7 +185,7 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, outcom
 }
 
 // errRefused is the error of a runtime that refuses an update without a reason.
-var errRefused = errors.New("without a reason")
+var errRefused = errors.New("the runtime gave no reason")
 
 // changeResults changes the stored results of a container's values. It skips values that are no longer the decided ones.
 func (n *node) changeResults(id string, values []lifecycle.Value, change func(*applyResult)) {
@@ -198,8 +199,9 @@ func (n *node) changeResults(id string, values []lifecycle.Value, change func(*a
 }
 
 // enqueue queues the runtime's copy of a container for an update if the copy lacks one of the values. If the container
-// has no record, a restarted agent assumes that the kubelet requested the values in the copy. So enqueue first stores
-// the real request in the checkpoint, which is saved long before the update is sent.
+// has no record, a restarted agent assumes that the kubelet requested the values in the runtime's copy. So for such a
+// container, enqueue first stores a record with the kubelet's real request in the checkpoint. The checkpoint is saved
+// long before the update is sent.
 func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	for _, v := range values {
 		t := n.track(ctr.ID)
@@ -213,16 +215,18 @@ func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	}
 }
 
-// piggyback adds to an event's answer the values that the runtime's copy of another container lacks. It does this on a
-// node that is never idle. The runtime writes these values before it handles the next event, so they cannot overwrite
-// values of a later decision. A separate update waits for the runtime's lock. The runtime could write it after a later
-// grant, and would then undo the grant for a moment.
-func (n *node) piggyback(w *work) {
+// updateCopyInAnswer adds to an event's answer the values that the runtime's copy of another container lacks. It does so if the
+// node was not idle for a long time, so that no separate update could be sent. The runtime writes the values in an
+// answer before it handles the next event, so it cannot overwrite values of a later decision with them. A separate
+// update, on the other hand, waits for the runtime's lock. The runtime could write it after a later grant of CPUs, and
+// would so undo the grant for a moment.
+func (n *node) updateCopyInAnswer(w *work) {
 	if !w.capabilities.Piggybacks || !w.canUpdateOthers() {
 		return
 	}
 	// piggyback adds no values for the event's own container, or for a container that the answer already updates. It
-	// adds no field that another plugin sets, since that plugin may set the field in its answer to the same event.
+	// adds no field that another plugin sets, because that plugin possibly sets the field in its answer to the same
+	// event.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
 		answered := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
 		if answered || w.report.Event.Container != nil && w.report.Event.Container.ID == c.ID {

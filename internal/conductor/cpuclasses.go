@@ -28,8 +28,8 @@ type cpuClasses struct {
 	writer     *cpuclass.Writer // nil if the agent writes no cpufreq and cpuidle files
 	retryTimer *time.Timer      // starts the next run
 	log        *slog.Logger
-	// wantedClasses returns the classes that CPUs should have. known is false until the agent has decided the
-	// runtime's list of containers.
+	// wantedClasses returns the classes that CPUs should have. known is false before the first Synchronize, when the
+	// agent does not know the node's containers yet.
 	wantedClasses func() (want []cpuclass.WantedClass, known bool)
 	// report gets the reasons why CPUs do not have their class, each time these reasons change.
 	report func(faults []lifecycle.Problem)
@@ -61,7 +61,7 @@ func (c *Conductor) wantedClasses() (want []cpuclass.WantedClass, known bool) {
 	return nodeview.WantedClasses(c.node.state), !c.lastSync.IsZero()
 }
 
-// scheduleRun schedules a run after a decision that may have changed the CPU classes. It does not wait.
+// scheduleRun schedules a run after a decision that possibly changed the CPU classes. It does not wait.
 func (k *cpuClasses) scheduleRun(ev lifecycle.Kind, s *engine.State) {
 	all := ev == lifecycle.Configure || ev == lifecycle.Synchronize
 	if all || s.PoolsResized() {
@@ -70,7 +70,8 @@ func (k *cpuClasses) scheduleRun(ev lifecycle.Kind, s *engine.State) {
 	}
 }
 
-// run writes the CPU classes. It runs soon after a decision that may have changed them, and every classCheckInterval.
+// run writes the CPU classes. It is called soon after each decision that possibly changed the classes, and every
+// classCheckInterval.
 func (k *cpuClasses) run(context.Context) {
 	k.runMu.Lock()
 	defer k.runMu.Unlock()
@@ -86,7 +87,7 @@ func (k *cpuClasses) run(context.Context) {
 	k.logChanges(k.writer.Apply(want))
 }
 
-// release is ReleaseCPUClasses for the conductor's writer, which may be nil.
+// release does what ReleaseCPUClasses does, with the conductor's writer. If the writer is nil, it does nothing.
 func (k *cpuClasses) release() (restored int, failed []api.NotRestored) {
 	if k.writer == nil {
 		return 0, nil

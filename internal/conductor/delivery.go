@@ -30,8 +30,8 @@ func (ds applyResults) find(v lifecycle.Value) (d applyResult, ok bool) {
 	return applyResult{}, false
 }
 
-// resultWithDelegation returns the result for a value if another program sets the value in a new container. For all other values,
-// it returns d.
+// resultWithDelegation returns the result for the value v of a new container. If another program sets the value, the
+// result says so; delegation says which values this program sets. Otherwise resultWithDelegation returns d.
 func resultWithDelegation(delegation *lifecycle.Delegation, v lifecycle.Value, d applyResult) applyResult {
 	if delegation == nil || !delegation.Fields.Has(v.Field) {
 		return d
@@ -162,7 +162,7 @@ func fromOutcome(o keeper.Outcome, earlier applyResult) applyResult {
 		}
 		d.Note = "the kernel already had this value"
 	case keeper.Pending:
-		if o.Err != nil { // the agent has set cpu.idle, which overrides the weight: the weight counts as applied
+		if o.Err != nil { // the value is a CPU weight that has no effect while cpu.idle is 1; it counts as applied, because the agent set cpu.idle
 			d.Note = o.Err.Error()
 			break
 		}

@@ -15,7 +15,8 @@ type eventTimes struct {
 	eventStart, lastEventEnd atomic.Int64
 }
 
-// start sets the time of the conductor's start. At that time, the node counts as idle for a long time.
+// start sets the time of the conductor's start. It also sets the end of the last event to a time long ago, so that the
+// node counts as idle.
 func (u *eventTimes) start(now time.Time) {
 	u.zeroTime = now
 	u.lastEventEnd.Store(math.MinInt64 / 2)

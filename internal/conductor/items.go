@@ -29,7 +29,7 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 		item.RequestUnknown = !known
 	case lifecycle.CPUQuota, lifecycle.MemoryLimit:
 		item.RequestUnknown = !p.LimitsKnown()
-	default: // the runtime does not set the two files of a partition, so their original is the value in a new cgroup
+	default: // the runtime does not set the two files of a cpuset partition, so their original value is that of a new cgroup
 		known = v.Field == lifecycle.Unified && (v.Key == cgroup.ExclusiveFile || v.Key == cgroup.PartitionFile)
 	}
 	if known {
@@ -38,9 +38,10 @@ func podItem(p *engine.Pod, dir string, v lifecycle.Value) keeper.Item {
 	return item
 }
 
-// requestedWeight returns the CPU weight that the runtime requested for a pod, if cpu.idle of the pod returns to 0 and
-// no hook decides a weight for it. The keeper must write this weight again, because the kernel forgets the weight of a
-// cgroup while cpu.idle is 1. An agent that lost its state does not know the weight either.
+// requestedWeight returns the CPU weight that the runtime requested for a pod. The second result is true if cpu.idle of
+// the pod returns to 0, no hook decides a weight, and the requested weight is known. Then the keeper must write the
+// requested weight again, because the kernel forgets the weight of a cgroup while cpu.idle is 1. An agent that lost its
+// state does not know the weight from elsewhere either.
 func requestedWeight(p *engine.Pod) (lifecycle.Value, bool) {
 	requested := engine.PodRequest(p.Pod).CPU.Shares
 	idleEnds := false

@@ -63,7 +63,7 @@ func TestKubeletReassignsCPU(t *testing.T) {
 	con := conductor.New(conductor.Options{
 		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: kernel, Version: cgroup.V2}), Grants: kubeletGrants(t, l),
 		Policy: engine.Policy{
-			Dialects: []string{"kubernetes"}, Place: true, Placement: kubelet.Policy{Policy: none.Policy{}}, Hooks: []hook.Hook{hook.CPUSetOptions{}},
+			Dialects: []string{"kubernetes"}, PlacementOn: true, Placement: kubelet.Policy{Policy: none.Policy{}}, Hooks: []hook.Hook{hook.CPUSetOptions{}},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		},
 		Key: []byte("a key of the test, 32 bytes long"), Log: slog.New(slog.DiscardHandler),

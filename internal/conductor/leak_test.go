@@ -59,7 +59,7 @@ func (u *unitPlugin) Remove(uid string) {
 	delete(u.made, uid)
 }
 
-func (u *unitPlugin) RemoveExpected(uid string) {
+func (u *unitPlugin) ReleaseIfNotCreated(uid string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.made[uid] {

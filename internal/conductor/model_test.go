@@ -122,7 +122,7 @@ type carrier struct{}
 func (carrier) Name() string { return "model" }
 
 func (carrier) Capabilities() conductor.Capabilities {
-	return conductor.Capabilities{Name: "model", About: "a model", Create: everyField, Update: resourceFields, Copy: resourceFields, OthersAnswer: true}
+	return conductor.Capabilities{Name: "model", RuntimeName: "a model", Create: everyField, Update: resourceFields, Copy: resourceFields, OthersAnswer: true}
 }
 
 var (
@@ -181,7 +181,7 @@ func newModelOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults) *
 		t.Fatal(err)
 	}
 	mo.policy = engine.Policy{
-		Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes", "nri-plugins", "nri"}, Place: true, Placement: none.Policy{},
+		Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes", "nri-plugins", "nri"}, PlacementOn: true, Placement: none.Policy{},
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}

@@ -55,7 +55,7 @@ func TestNearGrantedDevices(t *testing.T) {
 	options := conductor.Options{
 		Machine: m, Grants: kubeletGrants(t, plugged{}),
 		Policy: engine.Policy{
-			Dialects: []string{"katalyst", "kubernetes"}, Place: true, Hooks: []hook.Hook{hook.CPUSetOptions{}},
+			Dialects: []string{"katalyst", "kubernetes"}, PlacementOn: true, Hooks: []hook.Hook{hook.CPUSetOptions{}},
 			Pools:     placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Placement: &pools.Policy{Tree: choose.NewTree(m), NearDevices: true},
 		},

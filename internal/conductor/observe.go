@@ -33,8 +33,8 @@ type setting struct {
 
 func settingOf(owner string, v lifecycle.Value) setting { return setting{owner, v.Field, v.Key} }
 
-// observedCarrier is an attachment in mode observe. It adds no record to containers, so the agent stores their records
-// only in memory.
+// observedCarrier is an attachment in mode observe. It adds no record to containers, so the agent stores the
+// containers' records only in memory.
 type observedCarrier struct{ Carrier }
 
 // Capabilities returns the attachment's capabilities, without annotations at a creation.

@@ -92,7 +92,7 @@ func observed(t *testing.T, strict bool) (*Conductor, *notes, *bytes.Buffer) {
 		Log: slog.New(slog.NewTextHandler(log, nil)),
 		Now: func() time.Time { return time.Unix(1000, ticks.Add(1000)) },
 		Policy: engine.Policy{
-			Strict: strict, Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true, Placement: none.Policy{},
+			Strict: strict, Dialects: []string{"koordinator", "katalyst", "kubernetes"}, PlacementOn: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, faulty{}},
 		},
@@ -157,7 +157,7 @@ func TestRecorder(t *testing.T) {
 	if d := cmp.Diff(want, n.got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	line := regexp.MustCompile(`msg="the agent decided an event" op=00000003 event=CreateContainer pod=db ns=shop container=pg cpus=2-3 values=\d+ changed=`)
+	line := regexp.MustCompile(`msg="the agent decided about an event" op=00000003 event=CreateContainer pod=db ns=shop container=pg cpus=2-3 values=\d+ changed=`)
 	if !line.Match(log.Bytes()) {
 		t.Errorf("no line about the creation in\n%s", log)
 	}
@@ -186,7 +186,7 @@ func TestRecorderOfARefusal(t *testing.T) {
 	if d := cmp.Diff([]string{"refused request", "event CreateContainer"}, n.got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if !strings.Contains(log.String(), `msg="the agent refused an event" op=00000002 event=CreateContainer pod=db ns=shop container=pg err=`) {
+	if !strings.Contains(log.String(), `msg="the agent refused a request of the runtime" op=00000002 event=CreateContainer pod=db ns=shop container=pg err=`) {
 		t.Errorf("log:\n%s", log)
 	}
 }
@@ -329,7 +329,7 @@ type older struct{}
 func (older) Name() string { return "nri" }
 func (older) Capabilities() Capabilities {
 	can := anything{}.Capabilities()
-	can.Name, can.About = "nri", "containerd v1.7.20 (NRI v0.6.1)"
+	can.Name, can.RuntimeName = "nri", "containerd v1.7.20 (NRI v0.6.1)"
 	can.Create = can.Create.Without(lifecycle.OOMScoreAdj)
 	return can
 }

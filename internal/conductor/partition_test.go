@@ -35,7 +35,7 @@ func (mo *model) partAgain() {
 	mo.policy.Hooks = slices.DeleteFunc(slices.Clone(mo.policy.Hooks), func(h hook.Hook) bool { return h.Info().Name == "partition" })
 	mo.policy.Hooks = append(mo.policy.Hooks, partitionHook)
 	mo.lending = mo.lends()
-	mo.choosing(func(p *pools.Policy) { p.Lend = false })
+	mo.choosing(func(p *pools.Policy) { p.LendLSR = false })
 	mo.con.Configure(mo.policy, conductor.Tuning{})
 	mo.lending = false
 }
@@ -119,7 +119,7 @@ func TestPartitions(t *testing.T) {
 				mo.checkPartitions("at the end")
 				mo.kernel.OnWrite(nil) // a release restores everything that was decided
 				policy := mo.policy
-				policy.Hooks, policy.Place = nil, false
+				policy.Hooks, policy.PlacementOn = nil, false
 				if r := mo.con.Release(t.Context(), policy); len(r.Failed)+len(r.LeftToOthers) > 0 {
 					mo.wrong("released: left %+v, failed %+v", r.LeftToOthers, r.Failed)
 				}

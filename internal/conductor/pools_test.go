@@ -58,7 +58,7 @@ func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, 
 	sizing := pools.NewSizing(mo.machine)
 	sizing.Expand, sizing.ShareUnused = seed%3 == 0, seed%3 == 1
 	mo.policy.Placement = &pools.Policy{
-		Tree: choose.NewTree(mo.machine), Sizing: sizing, Whole: pools.WholeGuaranteed, Lend: seed%2 == 0, PreferEmptiest: seed%5 == 0,
+		Tree: choose.NewTree(mo.machine), Sizing: sizing, WholeCPUs: pools.WholeGuaranteed, LendLSR: seed%2 == 0, PreferEmptiest: seed%5 == 0,
 	}
 	mo.dress = func(p *modelPod) {
 		d := podKinds[(seed+mo.n*7)%len(podKinds)]
@@ -93,7 +93,7 @@ func newPooledOn(t testing.TB, m *topology.Machine, v cgroup.Version, f faults, 
 func (mo *model) resize(s step) {
 	mo.lending = mo.lends() // until all is applied
 	mo.choosing(func(p *pools.Policy) {
-		p.Sizing.Expand, p.Sizing.ShareUnused, p.Sizing.MinReclaimed, p.Lend = s.A%3 == 0, s.A%3 == 1, 1+s.B%3, s.A%2 == 0
+		p.Sizing.Expand, p.Sizing.ShareUnused, p.Sizing.MinReclaimed, p.LendLSR = s.A%3 == 0, s.A%3 == 1, 1+s.B%3, s.A%2 == 0
 	})
 }
 
@@ -392,5 +392,5 @@ func TestPoolsAreDeterministic(t *testing.T) {
 // lends reports whether CPUs of LSR pods are lent to reclaimed ones.
 func (mo *model) lends() bool {
 	p := mo.pools()
-	return p != nil && p.Lend
+	return p != nil && p.LendLSR
 }

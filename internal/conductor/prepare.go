@@ -41,7 +41,7 @@ func (n *node) route(w *work) {
 		n.prepareGroup(w, change)
 	}
 	n.updateOutdatedCreated(w)
-	n.piggyback(w)
+	n.updateCopyInAnswer(w)
 	if w.report.Plan.GrantsChanged() {
 		n.checkpoint.SetGrants(cpuLists(n.state.CPUsByPod(), n.state.Machine), n.state.LendingPods())
 	}
@@ -65,8 +65,8 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 	case lifecycle.CreateContainer:
 		n.prepareCreate(w, ctr)
 	case lifecycle.PostUpdateContainer, lifecycle.PostStartContainer:
-		// Between the agent's answer and the runtime's write, other containers may have got CPUs of
-		// this container. So the keeper writes the last decision again.
+		// Between the agent's answer and the runtime's write, other containers possibly got CPUs of this container, and
+		// the runtime then wrote an old list. So the keeper writes the last decision again.
 		w.kernelWrites.ownerToReconcile = ctr.ID
 		n.noteUpdateStored(ctr)
 	case lifecycle.UpdateContainer:
@@ -88,8 +88,8 @@ func (n *node) routeChanged(w *work, ctr *engine.Container, reported *lifecycle.
 		}
 		n.routeValues(w, ctr, route.PhaseCreated, nil)
 	case lifecycle.Inform:
-		// The container may have been created without a record, but a restarted agent needs one.
-		// prepareResizedWithPod stores it.
+		// Possibly the container was created without a record. A restarted agent needs a record, so
+		// prepareResizedWithPod stores one.
 		n.track(ctr.ID).Recorded = true
 		n.prepareResizedWithPod(w, ctr)
 	}
@@ -103,7 +103,7 @@ func (n *node) forgetEnded(w *work) {
 	if p := w.report.Plan.Pod; p != nil && p.Stopped {
 		n.forgetCreations(func(uid string) bool { return uid == p.Pod.UID })
 	}
-	if len(w.report.Plan.EndedPods) > 0 { // the event may have ended other pods than its own
+	if len(w.report.Plan.EndedPods) > 0 { // the event possibly ended other pods than its own
 		n.forgetCreations(func(uid string) bool { return len(n.state.PodsOf(uid)) == 0 })
 	}
 }
@@ -178,14 +178,14 @@ func (n *node) preparePod(w *work, id string) {
 	}
 }
 
-// maxFailedCreates is how many creations of one container may fail in a row before the agent stops setting fields
-// at the creation of that container. If two plugins set the same field, every creation fails. If no other plugin
-// answers, the agent counts no failures. The creation then failed for another reason, or it succeeded without the agent,
-// because the agent was killed before the runtime got its answer.
+// maxFailedCreates is how many creations of one container must fail in a row before the agent stops setting fields at
+// the creation of this container. It stops because every creation fails if two NRI plugins set the same field. Failures
+// count only if other plugins answer CreateContainer, too. Without other plugins, the creation failed for another
+// reason. Or it succeeded without the agent's values, because the agent was killed before the runtime got its answer.
 const maxFailedCreates = 2
 
-// prepareCreate puts into the answer the values that the attachment can set and no other plugin sets. The keeper
-// writes the other values when the cgroup exists.
+// prepareCreate puts values into the answer to a creation: those that the attachment can set and that no other plugin
+// sets. The keeper writes the other values when the cgroup exists.
 func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	t.CreateAnswered()
@@ -210,8 +210,8 @@ func (n *node) prepareCreate(w *work, ctr *engine.Container) {
 		t.SetReported(&w.report.Event.Container.Resources)
 		n.enqueue(ctr, values...)
 	case len(values) > 0 || len(ctr.SkippedInterfaces) > 0 || len(ctr.CDIDevices) > 0 || ctr.ProblemSummary.Refused || !ctr.Stamp.CPUs.Empty():
-		// After a restart, the agent needs the record for each of these cases, even if no value is decided.
-		w.answer.Values = append(w.answer.Values, n.stamp(ctr))
+		// In each of these cases a restarted agent needs the container's record, even if the agent decided no value.
+		w.answer.Values = append(w.answer.Values, n.recordAnnotation(ctr))
 		t.Recorded = true
 	}
 }
@@ -233,9 +233,9 @@ func (n *node) rename(w *work) {
 	}
 }
 
-// stamp returns the annotation with the signed record of a container. If the record is too long for an annotation, the
+// recordAnnotation returns the annotation with the signed record of a container. If the record is too long for an annotation, the
 // annotation has a part of it, and the checkpoint stores the whole record.
-func (n *node) stamp(ctr *engine.Container) lifecycle.Value {
+func (n *node) recordAnnotation(ctr *engine.Container) lifecycle.Value {
 	r := n.recordOf(ctr)
 	text, whole := n.signer.Stamp(ctr.Key.PodUID, ctr.Name, r)
 	if !whole {
@@ -265,7 +265,7 @@ func (n *node) storeRecord(ctr *engine.Container) {
 	n.storeRecordWith(n.checkpoint.SetRecord, ctr)
 }
 
-// storeResizedRecord is storeRecord for a container whose request may have changed since its creation.
+// storeResizedRecord does what storeRecord does, for a container whose request has possibly changed since its creation.
 func (n *node) storeResizedRecord(ctr *engine.Container) {
 	n.storeRecordWith(n.checkpoint.SetResizedRecord, ctr)
 }
@@ -287,9 +287,10 @@ func (n *node) storeFirstPlacement(w *work, ctr *engine.Container) {
 	}
 }
 
-// prepareStart handles the start of a container. If the attachment can hold the start, the start creates the cgroup, so
-// the keeper cannot write values before the container's first instruction. The answer then updates the runtime's copy
-// with the values that were decided after the creation.
+// prepareStart handles the start of a container. If the attachment makes the runtime wait for the agent's answer before
+// the start (HoldsStart), the container gets its cgroup only at the start. Then the keeper cannot write values before
+// the container's first instruction. So the answer updates the runtime's copy with the values that were decided after
+// the creation.
 func (n *node) prepareStart(w *work, ctr *engine.Container) {
 	t := n.track(ctr.ID)
 	n.noteStarted(ctr, w.report.Event.Container)
@@ -335,16 +336,16 @@ func (n *node) prepareResizedWithPod(w *work, ctr *engine.Container) {
 	n.prepareExisting(w, ctr, nil)
 }
 
-// createDone notes that the runtime has created a container. If the runtime may have ignored updates that were sent
-// before, createDone queues them again.
+// createDone notes that the runtime has created a container. If updates were sent before, the runtime possibly ignored
+// them, so createDone queues the values again.
 func (n *node) createDone(ctr *engine.Container) {
 	if n.track(ctr.ID).CreateDone() {
 		n.enqueue(ctr, n.state.Values(ctr)...)
 	}
 }
 
-// noteUpdateStored notes that the runtime has stored the values of an update. These may have overwritten later values in
-// the runtime's copy, so noteUpdateStored queues the later values again.
+// noteUpdateStored notes that the runtime has stored the values of an update. If the agent decided newer values since
+// the update, the update overwrote them in the runtime's copy. So noteUpdateStored queues the newer values again.
 func (n *node) noteUpdateStored(ctr *engine.Container) {
 	wrote := n.track(ctr.ID).UpdateDone()
 	for _, v := range n.state.Values(ctr) {
@@ -395,7 +396,7 @@ func (n *node) prepareGroup(w *work, change engine.GroupChange) {
 		sent := n.updateCreated(w, ctr, v)
 		w.kernelWrites.itemsToWrite = append(w.kernelWrites.itemsToWrite, n.keeperItem(target, ctr, v))
 		if !sent {
-			w.sendRuntimeOnly(n, ctr, v)
+			w.addRuntimeOnly(n, ctr, v)
 			n.enqueue(ctr, v)
 		}
 	}
@@ -424,7 +425,7 @@ func (w *work) canUpdateOthers() bool {
 }
 
 // updateOutdatedCreated calls updateCreated for the created containers whose copy in the runtime is outdated. Such a
-// copy may list CPUs that other containers get with this event.
+// copy possibly lists CPUs that other containers get with this event.
 func (n *node) updateOutdatedCreated(w *work) {
 	if !w.canUpdateOthers() || !w.report.Plan.GrantsChanged() {
 		return

@@ -56,7 +56,7 @@ var recordedKinds = []recordedKind{
 	{"pools-records", true, anyNode, func(tr *tracked, r *rand.Rand) {
 		playResizes(0, 0)(tr, r)
 		for _, tr.mo.unsaved = range []bool{false, true} {
-			tr.text.Line("restart, checkpoint lost: %t", tr.mo.unsaved)
+			tr.text.AddLine("restart, checkpoint lost: %t", tr.mo.unsaved)
 			tr.mo.restart()
 			tr.note()
 		}
@@ -116,10 +116,10 @@ func (k *recordedKind) record(t testing.TB, v cgroup.Version, seed uint64) *reco
 	r := rand.New(rand.NewPCG(seed, 16))
 	tr := &tracked{t: t, text: &recorded.Text{}, mo: k.make(t, v, r)}
 	tr.mo.seen = func(ev *lifecycle.Event, ans conductor.Answer, err error) {
-		tr.text.Answer(ev, ans, err)
+		tr.text.AddAnswer(ev, ans, err)
 		tr.note()
 	}
-	tr.text.Kernel(tr.mo.kernel)
+	tr.text.RecordWrites(tr.mo.kernel)
 	k.play(tr, r)
 	tr.end()
 	return tr.text
@@ -143,31 +143,31 @@ func (tr *tracked) note() {
 	if n := len(events); n > 0 {
 		tr.seq = events[n-1].Seq
 	}
-	tr.text.Events(events)
-	tr.text.Checkpoint(tr.of.Checkpoint().Text())
+	tr.text.AddEvents(events)
+	tr.text.AddCheckpoint(tr.of.Checkpoint().Text())
 }
 
 // end records the reports for users, and the originals that a release would restore.
 func (tr *tracked) end() {
 	tr.note()
-	tr.text.JSON("status", nodeview.Status(tr.mo.con))
+	tr.text.AddJSON("status", nodeview.Status(tr.mo.con))
 	for _, p := range tr.mo.pods {
 		told, _ := nodeview.Explain(tr.mo.con, p.Namespace, p.Name, "")
-		tr.text.JSON("explain", told)
+		tr.text.AddJSON("explain", told)
 	}
 	if tr.mo.journal != nil {
 		// The lines of one batch have no fixed order.
 		lines := strings.Split(strings.TrimSpace(tr.mo.journal.String()), "\n")
 		slices.Sort(lines)
-		tr.text.JSON("originals", lines)
+		tr.text.AddJSON("originals", lines)
 	}
-	tr.text.JSON("cpusets", tr.mo.cpusets())
+	tr.text.AddJSON("cpusets", tr.mo.cpusets())
 }
 
 // play plays steps one by one.
 func (tr *tracked) play(history []step) {
 	for _, s := range history {
-		tr.text.Line("step %d %d %d", s.Do, s.A, s.B)
+		tr.text.AddLine("step %d %d %d", s.Do, s.A, s.B)
 		play(tr.mo, []step{s})
 		tr.note()
 	}
@@ -176,8 +176,8 @@ func (tr *tracked) play(history []step) {
 // release restores everything.
 func (tr *tracked) release() {
 	policy := tr.mo.policy
-	policy.Hooks, policy.Place = nil, false
-	tr.text.JSON("released", tr.mo.con.Release(tr.t.Context(), policy))
+	policy.Hooks, policy.PlacementOn = nil, false
+	tr.text.AddJSON("released", tr.mo.con.Release(tr.t.Context(), policy))
 }
 
 func playSteps(tr *tracked, r *rand.Rand) { tr.play(someSteps(r)) }
@@ -229,7 +229,7 @@ func playHotplug(tr *tracked, r *rand.Rand) {
 		offline[i]++
 	}
 	for _, off := range [][]int{offline, nil} {
-		tr.text.Line("offline %v", off)
+		tr.text.AddLine("offline %v", off)
 		mo.plug(off)
 		tr.note()
 		if r.IntN(2) == 0 {

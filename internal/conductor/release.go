@@ -18,9 +18,9 @@ import (
 )
 
 // Release restores the original values of all containers and pods. emptyPolicy must be a policy that decides no values.
-// If the engine does not know an original value, Release writes the one that the keeper has read from the kernel. It
-// leaves values that another program has changed since the agent wrote them. Release returns when the runtime's copies
-// agree with the kernel, or when ctx ends.
+// If the engine does not know an original value, Release writes the value that the keeper once read from the kernel. If
+// another program has changed a value since the agent wrote it, Release does not restore this value. Release returns
+// when the runtime's copies agree with the kernel, or when ctx ends.
 func (c *Conductor) Release(ctx context.Context, emptyPolicy engine.Policy) api.Released {
 	var out []keeper.Outcome
 	w := c.newWork(nil, &lifecycle.Event{Kind: lifecycle.Configure})
@@ -33,7 +33,7 @@ func (c *Conductor) Release(ctx context.Context, emptyPolicy engine.Policy) api.
 	files, failed := c.cpuClasses.release()
 	r.Restored, r.Failed = r.Restored+files, append(r.Failed, failed...)
 	r.PendingCopies = c.awaitCopies(ctx)
-	r.Stale = c.node.staleCopies()
+	r.Stale = c.node.staleValues()
 	c.log.Info("restored the original values of containers and pods", logkey.Values, r.Restored, logkey.Changed, len(r.LeftToOthers)+len(r.Failed))
 	return r
 }
@@ -71,15 +71,15 @@ func (c *Conductor) awaitCopies(ctx context.Context) int {
 	}
 }
 
-// staleCopies lists the agent's values that are still in the runtime's stored copies after a release. At the kubelet's
+// staleValues lists the agent's values that are still in the runtime's stored copies after a release. At the kubelet's
 // next update of such a container, the runtime writes these values to the kernel again.
-func (n *node) staleCopies() []api.NotRestored {
+func (n *node) staleValues() []api.NotRestored {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	to, can := n.connected(), n.capabilities(nil)
+	to, can := n.anyConnected(), n.capabilities(nil)
 	var out []api.NotRestored
 	for _, id := range n.state.Containers() {
-		out = append(out, n.staleCopy(to, &can, id)...)
+		out = append(out, n.staleValuesInCopy(to, &can, id)...)
 	}
 	slices.SortFunc(out, func(a, b api.NotRestored) int {
 		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Setting, b.Setting))
@@ -87,8 +87,8 @@ func (n *node) staleCopies() []api.NotRestored {
 	return out
 }
 
-// staleCopy lists the agent's values in the runtime's stored copy of one container.
-func (n *node) staleCopy(to connectedRuntime, can *Capabilities, id string) (out []api.NotRestored) {
+// staleValuesInCopy lists the agent's values in the runtime's stored copy of one container.
+func (n *node) staleValuesInCopy(to connectedRuntime, can *Capabilities, id string) (out []api.NotRestored) {
 	ctr := n.state.Container(id)
 	if ctr == nil || !ctr.Alive() {
 		return nil
@@ -162,7 +162,7 @@ func (c *Conductor) restoreEarlier(w *work) {
 		})
 		for _, o := range out {
 			if o.Err != nil {
-				c.log.Warn("the agent cannot restore the original of a value that an earlier agent wrote", append(c.reports.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
+				c.log.Warn("the agent cannot restore the original value of a setting that an earlier agent changed", append(c.reports.OwnerAttrs(o.Target.Owner), logkey.Field, o.Value.Field.String(), logkey.Err, o.Err)...)
 			}
 		}
 	})

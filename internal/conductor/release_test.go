@@ -23,7 +23,7 @@ func (m *memory) Replace(lines []byte) error { m.Reset(); return m.Append(lines)
 // requests, and pods the values of their creation.
 func (mo *model) release() {
 	policy := mo.policy
-	policy.Hooks, policy.Place = nil, false
+	policy.Hooks, policy.PlacementOn = nil, false
 	r := mo.con.Release(context.Background(), policy)
 	if len(r.LeftToOthers)+len(r.Failed) > 0 {
 		mo.wrong("released: left %+v, failed %+v", r.LeftToOthers, r.Failed)

@@ -11,16 +11,17 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimesync"
 )
 
-// capabilities returns the capabilities of the event's attachment, or of a connected attachment if the event has
-// none. It removes the field Unified (cgroup v2 files) from the fields of answers. If the kernel lacks such a file, an
-// OCI runtime does not create the container. On cgroup v1 it refuses every such file (runc 1.5: "cannot use unified on
-// cgroup v1"). The keeper writes these files when the cgroup exists, and reports what the kernel refuses.
+// capabilities returns the capabilities of the event's attachment, or of a connected attachment if the event has none.
+// Usually it removes the field Unified (cgroup v2 files) from the fields that answers can set. If the kernel lacks such
+// a file, an OCI runtime does not create the container. On cgroup v1 it refuses every such file (runc 1.5: "cannot use
+// unified on cgroup v1"). The keeper writes these files when the cgroup exists, and reports what the kernel refuses.
 //
-// Unified stays on cgroup v2 if the attachment can hold starts (HoldsStart). There the start creates the cgroup, so only
-// the runtime can write these files before the container's first instruction.
+// There is one exception: on cgroup v2, if the attachment can hold starts (HoldsStart), answers can set Unified. With
+// such an attachment, a container gets its cgroup only at the start. So only the runtime can write these files before
+// the container's first instruction.
 func (n *node) capabilities(from Carrier) (can Capabilities) {
 	if from == nil {
-		from = n.connected().carrier
+		from = n.anyConnected().carrier
 	}
 	if from == nil {
 		return can
@@ -72,7 +73,7 @@ func (n *node) routeValues(w *work, ctr *engine.Container, p route.Phase, report
 		if r.Sink == route.ToAnswer {
 			w.answerWith(t, v, p)
 		}
-		if err == nil && (route.InKernel(v.Field) || route.OnProcess(v.Field) && r.Sink == route.ToKernel) {
+		if err == nil && (route.CanWriteToKernel(v.Field) || route.CanSetOnProcess(v.Field) && r.Sink == route.ToKernel) {
 			w.sendToKeeper(p, n.keeperItem(target, ctr, v), reported != nil && t.Recorded)
 		}
 		switch r.Sink {
@@ -103,16 +104,17 @@ func (w *work) answerWith(t *track, v lifecycle.Value, p route.Phase) {
 		return
 	}
 	t.noteAnswered(v, w.capabilities.Name+" create")
-	if route.InKernel(v.Field) {
+	if route.CanWriteToKernel(v.Field) {
 		t.Store(v.Field, v.String())
 	}
 	t.noteCreatedWith(v)
 }
 
-// sendToKeeper passes a value to the keeper, which writes it or only records it. If a resize moves CPUs between
-// containers, a container must lose the CPUs before another one gets them. So the keeper writes the new CPUs of all
-// these containers in one batch, before the runtime writes the resize. hasRecord means that a reported container has a
-// record, so the runtime may have written the value already.
+// sendToKeeper passes a value to the keeper. The keeper writes the value, or, if the runtime writes it, only records
+// it. If a resize moves CPUs between containers, a container must lose the CPUs before another one gets them. So the
+// keeper writes the new CPUs of all these containers in one batch, before the runtime writes the resize. hasRecord
+// means that the runtime reported the container with a record, so an earlier agent decided its values, and the runtime
+// has possibly written them already.
 func (w *work) sendToKeeper(p route.Phase, it keeper.Item, hasRecord bool) {
 	switch {
 	case p == route.PhaseStarting:
@@ -120,7 +122,7 @@ func (w *work) sendToKeeper(p route.Phase, it keeper.Item, hasRecord bool) {
 		it.RuntimeMayHaveWritten = it.RuntimeMayHaveWritten || hasRecord
 		w.kernelWrites.itemsToWrite = append(w.kernelWrites.itemsToWrite, it)
 	default:
-		w.kernelWrites.itemsToNote = append(w.kernelWrites.itemsToNote, it)
+		w.kernelWrites.itemsToRecord = append(w.kernelWrites.itemsToRecord, it)
 	}
 }
 
@@ -141,8 +143,8 @@ func (n *node) updateInAnswer(w *work, ctr *engine.Container, v lifecycle.Value,
 	}
 }
 
-// keepInKernel notes that only the kernel gets a value, and not the runtime's stored copy. reason is why the runtime
-// never gets the value. If reason is "", the copy gets the value later.
+// keepInKernel notes that only the kernel gets a value, and not the runtime's stored copy. The parameter reason says
+// why the runtime never gets the value. If reason is "", the copy gets the value later.
 func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Phase, reason string, k route.Inputs, reported bool) {
 	t := n.track(ctr.ID)
 	switch p {
@@ -173,8 +175,8 @@ func (n *node) keepInKernel(ctr *engine.Container, v lifecycle.Value, p route.Ph
 	}
 }
 
-// whyLeftToPlugins returns the reason why the agent does not set a field at a container's creation, because other plugins
-// set it; "" if the agent sets it.
+// whyLeftToPlugins returns the reason why the agent does not set a field at a container's creation, because other
+// plugins set the field; "" if the agent sets the field.
 func (n *node) whyLeftToPlugins(ctr *engine.Container, f lifecycle.Field) string {
 	switch failed := n.failedCreates[ctr.Key]; {
 	case n.cededFields[f]:

@@ -42,14 +42,14 @@ type work struct {
 // kernelWrites is the keeper's work for one event.
 type kernelWrites struct {
 	itemsToWrite []keeper.Item // the keeper writes these values before the answer
-	// itemsToNote are values that the runtime writes. The keeper records them after the answer (keeper.Note).
-	itemsToNote []keeper.Item
+	// itemsToRecord are values that the runtime writes. The keeper records them after the answer (keeper.Note).
+	itemsToRecord []keeper.Item
 	// ownerToReconcile is the id of a container. After itemsToWrite, the keeper writes this container's values that
 	// the kernel lacks. "" means no container.
 	ownerToReconcile string
 	ownersToForget   []string // ids of pods and containers that have ended
-	// deferredWrites are made after the answer to a creation. They can wait, because the kernel's cpuset partitions
-	// already have the same effect.
+	// deferredWrites are made after the answer to a creation. They take CPUs from cgroups, but cpuset partitions have
+	// already taken the same CPUs in the kernel, so the writes can wait.
 	deferredWrites *keeper.DeferredWrites
 }
 
@@ -169,9 +169,9 @@ func (c *Conductor) recoverPanic(w *work, part func()) {
 		c.log.Error("the agent could not handle an event because of a panic", logkey.Op, w.report.Op, logkey.Event, w.report.Event.Kind.String(), logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 		c.reports.Count.HookError(nodeview.AgentPanic)
 		w.panicked = true
-		w.answer, w.kernelWrites.itemsToWrite, w.kernelWrites.itemsToNote, w.kernelWrites.ownerToReconcile, w.err = Answer{}, nil, nil, "", nil
+		w.answer, w.kernelWrites.itemsToWrite, w.kernelWrites.itemsToRecord, w.kernelWrites.ownerToReconcile, w.err = Answer{}, nil, nil, "", nil
 		if c.failClosed.Load() && w.report.Event.Kind == lifecycle.CreateContainer {
-			w.err = &Rejection{Reason: fmt.Sprintf("the agent could not decide (%v), and with failurePolicy.agent: fail no container starts without a decision", r)}
+			w.err = &Rejection{Reason: fmt.Sprintf("the agent could not decide (%v); failurePolicy.agent is Fail, so no container starts without a decision", r)}
 		}
 	}()
 	part()
@@ -286,8 +286,8 @@ func (c *Conductor) apply(w *work) {
 			w.report.Written = append(w.report.Written, c.keeper.RetryFailed()...)
 		}
 		if to.ownerToReconcile != "" {
-			c.keeper.Note(to.itemsToNote)
-			to.itemsToNote = nil
+			c.keeper.RecordOnly(to.itemsToRecord)
+			to.itemsToRecord = nil
 			w.report.Written = append(w.report.Written, c.keeper.Reconcile(to.ownerToReconcile)...)
 		}
 	})
@@ -302,7 +302,7 @@ func (c *Conductor) confirm(w *work) {
 	c.trace(w, stepConfirm)
 	c.recoverPanic(w, func() { w.report.Written = append(w.report.Written, w.kernelWrites.deferredWrites.Apply()...) })
 	c.recoverPanic(w, func() {
-		c.keeper.Note(w.kernelWrites.itemsToNote)
+		c.keeper.RecordOnly(w.kernelWrites.itemsToRecord)
 		c.node.mu.Lock()
 		defer c.node.mu.Unlock()
 		c.node.noteOutcomes(w.report.Written)
@@ -313,14 +313,14 @@ func (c *Conductor) confirm(w *work) {
 	}
 	if isSynchronize && !w.panicked {
 		if err := c.keeper.Tidy(); err != nil {
-			c.log.Warn("the agent cannot remove what an earlier agent left on the node", logkey.Err, err)
+			c.log.Warn("the agent cannot remove groups or files that an earlier agent left on the node", logkey.Err, err)
 		}
 		c.node.mu.Lock()
 		c.lastSync = c.now()
 		c.cpuClasses.retryTimer.Reset(answerDelay)
 		c.node.mu.Unlock()
 		if c.formerAgent != nil {
-			c.recoverPanic(w, c.formerAgent.TookOver)
+			c.recoverPanic(w, c.formerAgent.EndTakeover)
 		}
 	}
 	switch {

@@ -19,7 +19,7 @@ func TestSwitchedOn(t *testing.T) {
 		for _, extended := range []string{"", batch} { // the batch hook decides something, so there is a record
 			mo := newModel(t, cgroup.V1, faults{})
 			on := mo.policy
-			mo.policy.Place = false
+			mo.policy.PlacementOn = false
 			mo.policy.Hooks = []hook.Hook{hook.BatchOptions{}}
 			mo.boot()
 			class := "LSR"

@@ -182,7 +182,7 @@ func TestReleaseNamesStaleCopies(t *testing.T) {
 				b.Attached(tc.to, tc.has)
 			}
 			policy := b.node.state.Policy
-			policy.Hooks, policy.Place = nil, false
+			policy.Hooks, policy.PlacementOn = nil, false
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() { // as Run does on an idle node

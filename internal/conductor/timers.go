@@ -20,8 +20,8 @@ type timedTask struct {
 	run      func(context.Context)
 }
 
-// answerDelay is the pause between an answer and the work that may follow it, so that this work does not delay the
-// sending of the answer.
+// answerDelay is the pause between an answer and work that can be done after the answer, so that this work does not
+// delay the sending of the answer.
 const answerDelay = 300 * time.Microsecond
 
 // sweepInterval is how often the conductor checks for pods that ended without an event of the
@@ -88,15 +88,16 @@ func (c *Conductor) reportPanic(taskName string, reason any) {
 	c.reports.Count.HookError(nodeview.AgentPanic)
 }
 
-// retryCopies queues the copies again whose update was postponed after refusals. It locks n.mu.
+// retryCopies queues the postponed copies again: the runtime refused to update them several times, and their pause is
+// over. It locks n.mu.
 func (n *node) retryCopies() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.queue.QueuePostponed()
 }
 
-// sweep ends pods whose cgroup was removed. It is needed because runtimes may not report the end of pods that are older
-// than the runtime's last restart. sweep also reports containers that run without a cgroup.
+// sweep ends pods whose cgroup was removed. It is needed because some runtimes do not report the end of pods that are
+// older than the runtime's last restart. sweep also reports containers that run without a cgroup.
 func (c *Conductor) sweep() {
 	c.presence.FindCgroups()
 	c.reports.ReportMissingCgroups()

@@ -33,7 +33,7 @@ func TestTrace(t *testing.T) {
 		{func() { c.repair([]string{"c"}) }, "Repair", "turn apply confirm"},
 		{func() {
 			nothing := c.node.state.Policy
-			nothing.Hooks, nothing.Place = nil, false
+			nothing.Hooks, nothing.PlacementOn = nil, false
 			c.Release(t.Context(), nothing)
 		}, "Configure", whole},
 	} {

@@ -27,9 +27,9 @@ type node struct {
 	failedCreates map[placement.Key]int       // creations in a row that failed after the agent's answer
 	endedCreates  map[placement.Key]int       // failed creations that the next creation adds to failedCreates
 	conflicts     map[placement.Key]*conflict // the failed creations, for the status
-	checkpoint    *record.Checkpoint
-	signer        *record.Signer
-	cgroupV2      bool // cgroups are of version 2
+	checkpoint    *record.Checkpoint          // the state that neither the runtime nor the kernel stores
+	signer        *record.Signer              // signs the records of containers
+	cgroupV2      bool                        // cgroups are of version 2
 }
 
 // track is what the conductor knows about one container in addition to the engine's state: whether its values are
@@ -68,8 +68,9 @@ func (t *track) find(v lifecycle.Value) (d applyResult, ok bool) {
 	return t.results.find(v)
 }
 
-// noteCreatedWith stores a value with which a container is created, if some runtime does not report the field later.
-// For a field with keys, it stores only the keys, separated by commas. The container's record has these values, too.
+// noteCreatedWith stores a value that a container gets at its creation, if its field is one that some runtime does not
+// report later. For a field with keys, it stores only the keys, separated by commas. The container's record has these
+// values, too.
 func (t *track) noteCreatedWith(v lifecycle.Value) {
 	if !mayBeUnreported(v.Field) || t.createdWith(v) {
 		return
@@ -87,7 +88,7 @@ func (t *track) noteCreatedWith(v lifecycle.Value) {
 	t.creationValues[v.Field] = text
 }
 
-// createdWith reports whether creationValues has a value, so the container was created with it.
+// createdWith reports whether the container got the value v at its creation, according to creationValues.
 func (t *track) createdWith(v lifecycle.Value) bool {
 	stored := t.creationValues[v.Field]
 	switch {
@@ -115,8 +116,8 @@ func (t *track) noteUnapplied(v lifecycle.Value, missing api.MissingReason, why 
 	t.noteResult(v, applyResult{Channel: "none", Value: v.String(), Note: why, Missing: missing})
 }
 
-// noteAnswered notes that an answer has a value, so the value counts as applied. channel is the text for the status,
-// such as "nri update".
+// noteAnswered notes that the agent's answer to the runtime has the value v, so this value counts as applied. channel
+// says in the status how the value was sent, such as "nri update".
 func (t *track) noteAnswered(v lifecycle.Value, channel string) {
 	t.noteResult(v, applyResult{Channel: channel, Value: v.String(), Applied: true})
 }

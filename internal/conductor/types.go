@@ -35,12 +35,12 @@ type Answer struct {
 	// Values are for the event's own container: NRI sends them as an adjustment at CreateContainer, and as an
 	// update at UpdateContainer.
 	Values []lifecycle.Value
-	// Others are values for other existing containers, above all for containers that have not started: their
-	// cgroups may not exist yet, so the keeper cannot write these values. On a node that is never idle, Others
-	// also has values that the runtime's stored copy of a container lacks (Capabilities.Piggybacks).
+	// Others are values for other existing containers. Most of these containers have not started: possibly their
+	// cgroups do not exist yet, so the keeper cannot write the values. If the node was not idle for a long time, Others
+	// can also have values that the runtime's stored copy of a container lacks (Capabilities.Piggybacks).
 	Others []Settings
-	// OwnsCPUs reports, at StartContainer, that the container owns CPUs. No other container may still be starting on
-	// these CPUs when the container runs.
+	// OwnsCPUs reports, at StartContainer, that the container owns CPUs. The attachment must then make sure that no
+	// other container is still starting on these CPUs when the container runs.
 	OwnsCPUs bool
 	// Op is the number of the event, as in the log (op=) and in the journal.
 	Op logkey.ID

@@ -64,7 +64,7 @@ func newUnplugged(t *testing.T, v cgroup.Version, kind ownerKind) *unplugged {
 		u.mo = newModel(t, v, faults{})
 	} else {
 		u.mo = newPooled(t, v, faults{}, 1)
-		u.mo.choosing(func(p *pools.Policy) { p.Lend = kind.name == "lent" })
+		u.mo.choosing(func(p *pools.Policy) { p.LendLSR = kind.name == "lent" })
 		u.mo.con = nil
 		u.mo.boot()
 	}

@@ -46,8 +46,8 @@ func (c *Conductor) CopyState() (s *engine.State) {
 // Journal returns the journal of the last events.
 func (c *Conductor) Journal() *nodeview.Journal { return &c.reports.Journal }
 
-// stuckAfter is the time after which an event counts as stuck. It is long, because the kernel may reclaim memory for
-// many seconds when the agent lowers a memory limit.
+// stuckAfter is the time after which an event counts as stuck. It is long, because the kernel sometimes reclaims memory
+// for many seconds when the agent lowers a memory limit.
 const stuckAfter = 2 * time.Minute
 
 // Alive returns an error if the conductor cannot handle events: its lock was not free before ctx ended, or

@@ -47,7 +47,7 @@ func (c *Conductor) pollResources(owner string) {
 	}
 }
 
-// retryRefused writes again the values that the kernel refused. The kernel may accept them now, for example a
+// retryRefused writes again the values that the kernel refused. Possibly the kernel accepts them now, for example a
 // container's quota after the pod's quota was raised.
 func (c *Conductor) retryRefused() {
 	if owners := c.keeper.RefusedOwners(); len(owners) > 0 {

@@ -186,7 +186,7 @@ func TestWatchGivesUp(t *testing.T) {
 			b.Errorf("summary: %v, %v", n.Ceded, n.Unapplied)
 		}
 		policy := mo.policy
-		policy.Hooks, policy.Place = nil, false
+		policy.Hooks, policy.PlacementOn = nil, false
 		ctx, cancel := context.WithCancel(b.Context())
 		cancel() // there is no runtime whose copies a release would wait for
 		if r := mo.con.Release(ctx, policy); len(r.LeftToOthers) != 1 || quota() != "50000" {

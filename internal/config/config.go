@@ -106,8 +106,8 @@ type Config struct {
 	Paths Paths `json:"paths" restart:"yes"`
 	// HTTP configures the metrics page, the probes and the web page of the node.
 	HTTP HTTP `json:"http" restart:"yes"`
-	// Cluster says what the agent does through the Kubernetes API server. A node does not need it to serve its
-	// pods.
+	// Cluster says what the agent does through the Kubernetes API server. The agent can decide about the pods of its
+	// node without the API server.
 	Cluster Cluster `json:"cluster" restart:"yes"`
 	// Log configures the agent's log.
 	Log Log `json:"log"`
@@ -140,9 +140,10 @@ type Rule struct {
 	// API server does not answer, the agent uses the labels that it read last. A namespace whose labels the agent
 	// has never read does not match.
 	NamespaceSelector string `json:"namespaceSelector" check:"label selector"`
-	// Decision is "allow", "cap" or "refuse". With "cap" a pod may own at most as many CPUs as its CPU limit, and at
-	// most as many as its CPU request. A pod gets batch resources only if its QoS class is BestEffort. A container
-	// gets at most the huge pages that Kubernetes gave it. Requests of other kinds cannot be capped.
+	// Decision is "allow", "cap" or "refuse". With "cap", the rule limits these kinds of requests: A pod may own at
+	// most as many CPUs as its CPU limit, and at most as many as its CPU request. A pod gets batch resources only if
+	// its QoS class is BestEffort. A container gets at most the huge pages that Kubernetes gave it. Requests of other
+	// kinds cannot be capped.
 	Decision string `json:"decision" check:"decision"`
 	// MostCPUs is an additional limit of "cap": the highest number of CPUs that a pod may own. 0 means no such limit.
 	// This key needs "assigned-cpus" in kinds, and decision "cap".
@@ -193,19 +194,18 @@ type Placement struct {
 	// and shared pools do not use them. With "overlap" shared pools divide all CPUs that no container
 	// owns, and reclaimed containers run on a part of these CPUs.
 	Reclaim string `json:"reclaim" default:"together" only:"pools" check:"together|leftover|overlap"`
-	// ReclaimedCPUs is the least number of CPUs in the reclaimed pool. If fewer CPUs are left for the reclaimed
-	// pool, it also has CPUs of the default pool.
+	// ReclaimedCPUs is the least number of CPUs in the reclaimed pool. If fewer CPUs are left for the reclaimed pool,
+	// it also has CPUs of the default pool, which is the shared pool of pods that name no pool.
 	ReclaimedCPUs int `json:"reclaimedCPUs" default:"1" only:"pools" check:"CPUs"`
 	// WholeCPUs says in which pods a container without a class owns CPUs: in Guaranteed pods ("guaranteed"), in pods
 	// of any QoS class ("any"), or in no pod ("never"). The container must request a whole number of CPUs, with a
 	// CPU limit that is equal to the request.
 	WholeCPUs string `json:"wholeCPUs" default:"never" only:"pools" check:"never|guaranteed|any"`
-	// LendLSR lets reclaimed containers use the CPUs that LSR pods own. This key is
-	// meant for nodes where hooks.groupIdentity gives reclaimed pods a lower priority
-	// than all other pods.
+	// LendLSR lets reclaimed containers use the CPUs that pods of Koordinator's QoS class LSR own. This key is meant
+	// for nodes where hooks.groupIdentity gives reclaimed pods a lower priority than all other pods.
 	LendLSR bool `json:"lendLSR" only:"pools"`
 	// Spread places containers that own CPUs in the emptiest part of the node. If this key is off, the agent places
-	// them near each other, so that large parts of the node stay free.
+	// these containers near each other, so that large parts of the node stay free.
 	Spread bool `json:"spread" only:"pools"`
 	// NearDevices prefers CPUs near the devices of a container that owns CPUs: CPUs of the same NUMA nodes. The
 	// agent learns these NUMA nodes from the kubelet's PodResources API, device plugins and the kernel.
@@ -222,7 +222,7 @@ type Placement struct {
 // TopologyAware configures the policy topology-aware. Each key means the same as the key with
 // this name in the TopologyAwarePolicy of nri-plugins.
 type TopologyAware struct {
-	// PinMemory binds containers to the memory nodes of their CPUs when they are created.
+	// PinMemory binds containers to the memory nodes of their CPUs when the containers are created.
 	PinMemory bool `json:"pinMemory" default:"true"`
 	// PreferSharedCPUs makes containers share CPUs instead of owning CPUs.
 	PreferSharedCPUs bool `json:"preferSharedCPUs"`
@@ -235,10 +235,11 @@ type TopologyAware struct {
 	// ReservedPoolNamespaces are names or patterns of namespaces whose containers run on the
 	// CPUs of pools.reserved.
 	ReservedPoolNamespaces []string `json:"reservedPoolNamespaces" default:"kube-system" check:"balloon namespaces"`
-	// UnlimitedBurstable is the kind of node part in which Burstable containers without CPU limit are placed. If the
-	// node has no such parts, the agent uses the next larger kind that the node has.
+	// UnlimitedBurstable is the kind of part of the node, such as a package, in which Burstable containers without CPU
+	// limit are placed. If the node has no such parts, the agent uses the next larger kind that the node has.
 	UnlimitedBurstable string `json:"unlimitedBurstable" default:"package" check:"system|package|die|numa|l3cache"`
-	// SchedulingClasses define how processes are scheduled. The next two keys refer to these classes by name.
+	// SchedulingClasses define how processes are scheduled. The keys namespaceSchedulingClasses and
+	// podQoSSchedulingClasses refer to these classes by name.
 	SchedulingClasses []class.SchedulingOptions `json:"schedulingClasses"`
 	// NamespaceSchedulingClasses give containers scheduling classes by namespace. The first entry that matches applies.
 	NamespaceSchedulingClasses []class.NamespaceOptions `json:"namespaceSchedulingClasses"`
@@ -366,8 +367,8 @@ type KubeletClient struct {
 
 // CRI has the runtime's CRI socket, and the socket of the CRI proxy.
 type CRI struct {
-	// Endpoint is the runtime's CRI socket: the value of the kubelet's --container-runtime-endpoint without
-	// Trimtab.
+	// Endpoint is the runtime's CRI socket: the value that the kubelet's --container-runtime-endpoint has on a node
+	// without Trimtab.
 	Endpoint string `json:"endpoint" default:"unix:///var/run/containerd/containerd.sock" check:"endpoint"`
 	// ImageEndpoint is the socket of a separate image service; empty if the runtime also serves images, which is
 	// usual. The CRI proxy serves the image service beside cri.socket, on a socket whose name ends in "-images.sock".
@@ -406,7 +407,7 @@ type Bypass struct {
 	Resync Seconds `json:"resyncSeconds" default:"60" check:"5..3600"`
 }
 
-// HookServers says which external hook servers the agent calls: servers of
+// HookServers says which external hook servers the agent calls: programs that serve the gRPC service
 // runtime.v1alpha1.RuntimeHookService.
 type HookServers struct {
 	// Directory has a JSON file for each server, and the agent watches it. If it is empty, the
@@ -421,9 +422,9 @@ type HookServers struct {
 	// this file at its start. If the key is empty, the agent writes no file.
 	Register string `json:"register" default:"/etc/runtime/hookserver.d/trimtab.json" check:"path or empty"`
 	// DisabledStages are the proxy's calls in which the agent changes nothing: PreCreateContainer,
-	// PreUpdateContainerResources. The agent writes values of kernel files afterwards. It reports values that only
-	// a creation can set as not applied. The file register does not name these stages, so that proxies do not call
-	// the agent at them.
+	// PreUpdateContainerResources. The agent writes values of kernel files afterwards. It reports values that only a
+	// creation can set as not applied. The file that the key register names does not have these calls, so that
+	// proxies do not call the agent at them.
 	DisabledStages []string `json:"disabledStages" check:"PreCreateContainer|PreUpdateContainerResources" restart:"yes"`
 }
 
@@ -489,8 +490,9 @@ type HTTP struct {
 	// "127.0.0.1:9464". If it is empty, the agent serves none of them. Every client that can
 	// reach the port can read the pages, so the default is empty.
 	Address string `json:"address" check:"address or empty"`
-	// Page also serves the web page of the node at /page/ of the address: the map of its CPUs with the names of
-	// their pods, and the reasons. The page only reads. Everybody who reaches the port can see it.
+	// Page also serves the web page of the node at /page/ of the address: the map of the node's CPUs with the names of
+	// their pods, and the reasons for the agent's decisions. The page only reads. Everybody who reaches the port can
+	// see it.
 	Page bool `json:"page"`
 }
 
@@ -504,7 +506,7 @@ type Log struct {
 
 // Cluster says what the agent does through the Kubernetes API server.
 type Cluster struct {
-	// Enabled switches the following keys on. If it is off, the agent does not use the API server.
+	// Enabled switches the other keys of this section on. If it is off, the agent does not use the API server.
 	Enabled bool `json:"enabled"`
 	// Kubeconfig is the file with the API server's address and the agent's credentials. If it is empty, the agent
 	// uses the service account of its pod.
@@ -571,8 +573,8 @@ type TopologyReport struct {
 	// Koordinator adds the annotations that Koordinator's scheduler reads. This key is for
 	// nodes without koordlet, which writes these annotations itself.
 	Koordinator bool `json:"koordinator"`
-	// Katalyst publishes the same facts as CustomNodeResource of the node, if the cluster has
-	// this CustomResourceDefinition. This key is for nodes without Katalyst's agent, which
-	// writes the object itself. If this key is on, the chart lets the agents write the object.
+	// Katalyst publishes the facts of the NodeResourceTopology also as CustomNodeResource of the node, if the cluster
+	// has this CustomResourceDefinition. This key is for nodes without Katalyst's agent, which writes the object
+	// itself. If this key is on, the chart lets the agents write the object.
 	Katalyst bool `json:"katalyst"`
 }

@@ -17,18 +17,18 @@ import (
 type Converted struct {
 	// From is the document's kind, such as "BalloonsPolicy".
 	From string
-	// Config is the configuration with all keys. Text is the same configuration as YAML, with the keys that differ
+	// Config is the configuration with all keys. Text is the same configuration as YAML, with only the keys that differ
 	// from the defaults.
 	Config Config
 	Text   []byte
-	// Unconverted are the keys of the document that have no equivalent in Trimtab or are not converted, with their lines.
+	// Unconverted are the keys of the document that have no equivalent in Trimtab or are not converted, with their
+	// lines.
 	Unconverted []Problem
 }
 
-// Convert converts a BalloonsPolicy or TopologyAwarePolicy of containers/nri-plugins, or a
-// KubeletConfiguration with static managers. Unknown keys and wrong values of the two policies are
-// errors with file and line. From a KubeletConfiguration, Convert reads only the keys about CPUs and
-// memory nodes.
+// Convert converts a document of another system: a BalloonsPolicy or TopologyAwarePolicy of containers/nri-plugins, or
+// a KubeletConfiguration. In the two policies, unknown keys and wrong values are errors with file and line. From a
+// KubeletConfiguration, Convert reads only the keys about CPUs and memory nodes.
 func Convert(name string, data []byte) (c Converted, err error) {
 	root, problems := parseDocument(name, data)
 	if problems != nil {
@@ -71,8 +71,8 @@ func IsPolicy(data []byte) bool {
 	return kind != nil && (kind.Value == "BalloonsPolicy" || kind.Value == "TopologyAwarePolicy")
 }
 
-// ApplyTo returns base with the placement of the converted document, and with the document's CPU lists for pools that
-// are not empty.
+// ApplyTo returns base with the placement of the converted document, and with the document's lists of CPUs in
+// pools.reserved and pools.shared. If a list of the document is empty, base keeps its own list.
 func (c *Converted) ApplyTo(base Config) Config {
 	p := c.Config.Placement
 	base.Placement.Policy, base.Placement.PolicyFile = p.Policy, ""
@@ -109,9 +109,9 @@ func valueOfKey(n *yaml.Node, key string) *yaml.Node {
 // kubeletReader converts a KubeletConfiguration (Kubernetes 1.36): its keys about CPUs and memory
 // nodes.
 type kubeletReader struct {
-	file     string
-	root     *yaml.Node
-	out      *Converted
+	file     string     // the name of the file, for messages
+	root     *yaml.Node // the document
+	out      *Converted // the result
 	problems []Problem
 }
 

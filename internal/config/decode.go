@@ -12,7 +12,7 @@ import (
 // decoder decodes YAML nodes into a Config. It continues after a problem, to report all problems together. It stores
 // the line of every key for later checks.
 type decoder struct {
-	file       string
+	file       string         // the name of the file, for messages
 	lines      map[string]int // the line of each key, by its path, such as pools.reserved
 	problems   []Problem
 	formerKeys []Problem // keys that the document has by their former names

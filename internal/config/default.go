@@ -41,9 +41,9 @@ func fillDefaults(section reflect.Value) {
 	}
 }
 
-// KeysNeedingRestart returns the keys that have another value in c than in old, and that the agent reads only at its start.
-// Such a key has the tag "restart". The value of the tag is "yes", or a text that says what a change of the key does
-// without a restart. KeysNeedingRestart adds this text to the key.
+// KeysNeedingRestart returns the keys whose values differ between old and c, and that the agent reads only at its
+// start. Such a key has the tag "restart". If the value of the tag is not "yes", it is a text that says what a change
+// of the key does without a restart. KeysNeedingRestart appends this text to the returned key.
 func KeysNeedingRestart(old, c Config) []string {
 	var keys []string
 	visitFields(reflect.ValueOf(old), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {
@@ -59,10 +59,12 @@ func KeysNeedingRestart(old, c Config) []string {
 	return keys
 }
 
-// KeepStartKeys replaces the keys of c that the agent reads only at its start (tag "restart") by the values in force,
-// because the agent read c after its start. It does not replace a key whose tag is not "yes". It returns each key with
-// the tag whose value in c differs from the value in force and from the default. If the tag is not "yes",
-// KeepStartKeys adds its text to the key.
+// KeepStartKeys handles the keys that the agent reads only at its start (tag "restart"). The configuration c was read
+// after the start. So if the tag of such a key is "yes", KeepStartKeys replaces the key's value in c by the value in
+// force.
+//
+// KeepStartKeys returns the keys with the tag "restart" whose values in c differ both from the value in force and from
+// the default. If the tag is not "yes", KeepStartKeys appends the text of the tag to the returned key.
 func KeepStartKeys(c *Config, inForce Config) (tooLate []string) {
 	def := reflect.ValueOf(Default())
 	visitFields(reflect.ValueOf(c).Elem(), "", func(path string, f reflect.StructField, _ reflect.Type, v reflect.Value) {

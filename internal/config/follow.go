@@ -26,6 +26,7 @@ const (
 
 // A Follower watches a configuration file, and applies every new valid content.
 type Follower struct {
+	// File is the path of the configuration file.
 	File string
 	// InForce is the configuration that was loaded from File before Run. Run does not apply it again. If InForce is
 	// nil, Run applies the first valid content.
@@ -42,15 +43,15 @@ type Follower struct {
 	// Report is called once with each reason why the newest content of the file is not in force. The reason has all
 	// problems of the content. Report is called with nil when the newest content is in force again.
 	Report func(error)
-	// Now is a channel whose values make the Follower read the file at once, such as after SIGHUP. It may be nil.
-	Now <-chan os.Signal
+	// ReadNow is a channel whose values make the Follower read the file at once, such as after SIGHUP. It may be nil.
+	ReadNow <-chan os.Signal
 }
 
 // Run applies changes of the file until ctx ends. It watches the directories of the file and not the file itself,
 // because ConfigMap volumes and many editors replace the file.
 func (f Follower) Run(ctx context.Context) error {
 	r := followerRun{Follower: f}
-	err := follow.DirWatcher{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheckInterval, Dirs: r.dirs, Read: r.reload, Signals: r.Now}.Run(ctx)
+	err := follow.DirWatcher{QuietTime: quietTime, MaxWait: maxQuietWait, Recheck: recheckInterval, Dirs: r.dirs, Read: r.reload, Signals: r.ReadNow}.Run(ctx)
 	if err != nil {
 		return fmt.Errorf("watch %s for changes: %w", f.File, err)
 	}

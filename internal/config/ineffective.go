@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// IneffectiveKeys lists the keys of a document that have no effect because of other keys of the document. For example, the
-// keys of one placement policy have no effect with another placement.policy; the tag "only" of a field names the policy
-// that reads the field. An agent accepts such keys, because another document may change the other keys. The list is
-// empty for a malformed document.
+// IneffectiveKeys lists the keys of a document that have no effect because of other keys of the document. For example,
+// the keys of one placement policy have no effect with another placement.policy; the tag "only" of a field names the
+// policy that reads the field. An agent accepts such keys, because another document can change the other keys. The list
+// is empty for a malformed document.
 func IneffectiveKeys(name string, data []byte) []Problem {
 	c, d := decodeDocument(name, data)
 	if d == nil || len(d.problems) > 0 {

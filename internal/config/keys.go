@@ -99,7 +99,8 @@ func isSectionList(t reflect.Type) bool {
 // listIndex matches the index of a list element in a path, such as "[0]".
 var listIndex = regexp.MustCompile(`\[\d+\]`)
 
-// withoutIndexes returns a path with "[]" in place of each index of a list. The paths of keyRules have this form.
+// withoutIndexes returns a path with "[]" in place of each index of a list. The map that keyRules returns has paths of
+// this form.
 func withoutIndexes(path string) string { return listIndex.ReplaceAllString(path, "[]") }
 
 // fieldsOf returns the fields of a struct type by key, and the keys in order. It includes fields of embedded structs.

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The names of sources of values that are not layers.
+// The sources of values that no document sets: a default, or a flag of the command line.
 const (
 	SourceDefault = "default"
 	SourceFlag    = "flag"
@@ -19,11 +19,11 @@ const (
 type Layer struct {
 	// Name identifies the document in messages and as a source of keys: a path, or "ConfigMap NAMESPACE/NAME".
 	Name string
-	Data []byte
+	Data []byte // the document's YAML text
 	// Version changes when the content of the document changes; "" if the document has no version.
 	Version string
-	// Shared says that other nodes may use the document, too. Such a document must not set the keys that
-	// fileOnlyKeys lists.
+	// Shared says that other nodes possibly use the document, too. Such a document must not set the sections cluster
+	// and paths and the key placement.policyFile.
 	Shared bool
 }
 
@@ -69,7 +69,7 @@ func Merge(layers ...Layer) (Config, Sources, error) {
 
 // keyPosition is the layer and the line in which a key was set.
 type keyPosition struct {
-	layer string
+	layer string // the layer's name
 	line  int
 }
 
@@ -79,7 +79,7 @@ type merger struct {
 	positions    map[string]keyPosition // by path
 	problems     []Problem
 	notMapping   bool        // a layer is not a mapping of configuration keys, so there are no keys to check
-	lastPosition keyPosition // the first line of the last layer, for keys that no layer has
+	lastPosition keyPosition // the position of keys that no layer has: the first line of the last layer
 }
 
 // chartValuesMessage is the error for a values file of the chart, which has the configuration below the key config.

@@ -48,9 +48,8 @@ type DefaultValidator struct {
 	RejectNamespaceAdjustment bool `json:"rejectNamespaceAdjustment"`
 	// RejectSysctlAdjustment refuses changes of sysctls.
 	RejectSysctlAdjustment bool `json:"rejectSysctlAdjustment"`
-	// RequiredPlugins are plugins without which no container is created. Static pods and the
-	// plugins' own pods start before the plugins, so they need the annotation of
-	// tolerateMissingPluginsAnnotation.
+	// RequiredPlugins are plugins without which no container is created. Static pods and the plugins' own pods start
+	// before the plugins, so these pods need an annotation with the key that tolerateMissingPluginsAnnotation names.
 	RequiredPlugins []string `json:"requiredPlugins" check:"plugin names"`
 	// TolerateMissingPluginsAnnotation is the key of an annotation. A pod whose annotation has
 	// the value "true" is created without requiredPlugins.

@@ -76,6 +76,7 @@ func parseDocument(name string, data []byte) (*yaml.Node, []Problem) {
 }
 
 var (
+	// yamlLinePrefix matches the line number at the beginning of an error message of the YAML library.
 	yamlLinePrefix = regexp.MustCompile(`^line (\d+): `)
 	// syntaxErrors matches the messages of the YAML library in which line numbers begin with 0.
 	syntaxErrors = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)`)

@@ -72,7 +72,7 @@ type balloonType struct {
 
 // readPolicy reads a custom resource of the given kind. The function convert writes the spec to a section of c.Config,
 // and section is the path of that section. Unknown keys and wrong values are errors with file and line. readPolicy
-// stores known keys without an equivalent in c.Unserved.
+// stores known keys that have no equivalent, or are not converted, in c.Unconverted.
 func readPolicy[S any](c *Converted, name string, data []byte, kind, section string, convert func(*crReader, *S, *Config)) error {
 	root, problems := parseDocument(name, data)
 	if problems != nil {
@@ -134,8 +134,9 @@ func (r *crReader) noteUnconverted(path, format string, args ...any) {
 	r.unconverted = append(r.unconverted, Problem{File: r.file, Line: r.lineOf(path), Path: path, What: fmt.Sprintf(format, args...)})
 }
 
-// noteTaggedKeys adds the keys of the document that are not converted to unconverted. The field of such a key has one
-// of two tags. The tag "none" says for what Trimtab has no keys. The tag "instead" names the keys that replace the key.
+// noteTaggedKeys adds to unconverted the keys of the document whose fields have the tag "none" or "instead". Trimtab
+// does not convert such keys. The tag "none" names the feature that Trimtab lacks. The tag "instead" names the keys of
+// Trimtab that replace the key.
 func (r *crReader) noteTaggedKeys(v reflect.Value, path string) {
 	for f, field := range v.Fields() {
 		at := strings.TrimSuffix(joinPath(path, f.Tag.Get("json")), ".") // an embedded field has no key

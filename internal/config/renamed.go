@@ -34,7 +34,8 @@ func (d *decoder) newName(section reflect.Type, path string, key *yaml.Node) str
 }
 
 // KeyWarnings lists the keys that a document has by their former names; the agent still reads such keys. It also lists
-// the keys in the document's placement.policyFile that have no equivalent. The list is empty for a malformed document.
+// the keys without an equivalent in the file that the document's placement.policyFile names. The list is empty for a
+// malformed document.
 func KeyWarnings(name string, data []byte) []Problem {
 	c, d := decodeDocument(name, data)
 	if d == nil {
@@ -43,8 +44,8 @@ func KeyWarnings(name string, data []byte) []Problem {
 	return append(d.formerKeys, unconvertedKeys(c)...)
 }
 
-// Rename gives top-level keys of a document that have a former name the present name. It reports whether it renamed a
-// key.
+// Rename gives the present name to each top-level key of a document that has a former name. It does not rename a key if
+// the document also has the present name. It reports whether it renamed a key.
 func Rename[V any](document map[string]V) (changed bool) {
 	for was, now := range formerNames(reflect.TypeFor[Config]()) {
 		v, has := document[was]
@@ -56,8 +57,8 @@ func Rename[V any](document map[string]V) (changed bool) {
 	return changed
 }
 
-// RenameJSON gives top-level keys of a JSON document that have a former name the present name. It returns a document
-// that is not a mapping unchanged.
+// RenameJSON gives the present name to each top-level key of a JSON document that has a former name. If the document is
+// not a mapping, RenameJSON returns it unchanged.
 func RenameJSON(document []byte) []byte {
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(document, &keys) != nil || !Rename(keys) {

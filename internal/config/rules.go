@@ -81,7 +81,8 @@ func ruleOf(tag string, named map[string]rule) rule {
 	return rule{} // TestEveryKeyIsDescribed finds such a tag
 }
 
-// maxRuleText is the largest size of a text of a CEL rule that is not an expression, in bytes.
+// maxRuleText is the largest size of a text in a CEL rule, such as a message, in bytes. It does not apply to
+// expressions.
 const maxRuleText = 1024
 
 // Patterns that several of the named rules use.

@@ -249,6 +249,7 @@ func parsedBy[T any](parse func(string) (T, error)) func(string) string {
 	}
 }
 
+// isNamespacePattern reports whether a text matches namespacePattern.
 var isNamespacePattern = patternMatcher(namespacePattern)
 
 // namespacePattern matches texts that have only characters of namespace names and patterns.

@@ -69,7 +69,7 @@ func (g *Groups) joinLocked(group string, threads []int) (changed bool, err erro
 		case errors.Is(err, syscall.ESRCH): // the thread has ended meanwhile
 			continue
 		case err != nil:
-			return changed, fmt.Errorf("read the cookie of thread %d: %w", id, err)
+			return changed, fmt.Errorf("read the core scheduling cookie of thread %d: %w", id, err)
 		}
 		live = append(live, id)
 		switch owner := g.groupByCookie[have]; {
@@ -86,7 +86,7 @@ func (g *Groups) joinLocked(group string, threads []int) (changed bool, err erro
 			from = id
 		default:
 			if err := g.kernel.Share(from, id); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return changed, fmt.Errorf("give thread %d the cookie of group %q: %w", id, group, err)
+				return changed, fmt.Errorf("give thread %d the core scheduling cookie of group %q: %w", id, group, err)
 			}
 		}
 		changed = true
@@ -105,7 +105,7 @@ func (g *Groups) createLocked(group string, thread int) (uint64, error) {
 		c, err = g.kernel.Cookie(thread)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("give thread %d a cookie: %w", thread, err)
+		return 0, fmt.Errorf("give thread %d a core scheduling cookie: %w", thread, err)
 	}
 	g.recordLocked(group, c)
 	return c, nil

@@ -68,7 +68,7 @@ func settingsOf(files FS, u *unit) (out []setting, err error) {
 		out = append(out, setting{path.Join(u.dir, f.file), strconv.FormatUint(kHz, 10)})
 	}
 	for _, cpu := range u.cpus {
-		more, err := idleStates(files, cpu, c.DisabledCStates)
+		more, err := idleStateSettings(files, cpu, c.DisabledCStates)
 		if err != nil {
 			return nil, err
 		}
@@ -99,11 +99,11 @@ func (h cpufreqPolicy) checkOffered(kind, value, file string) error {
 // frequency returns a frequency in kHz, or an error if the hardware does not support the frequency. key is the field of
 // the configuration that has the frequency.
 func (h cpufreqPolicy) frequency(key string, f lifecycle.Frequency) (kHz uint64, err error) {
-	lowest, err := h.kHz("cpuinfo_min_freq")
+	lowest, err := h.readKHz("cpuinfo_min_freq")
 	if err != nil {
 		return 0, err
 	}
-	highest, err := h.kHz("cpuinfo_max_freq")
+	highest, err := h.readKHz("cpuinfo_max_freq")
 	if err != nil {
 		return 0, err
 	}
@@ -113,7 +113,7 @@ func (h cpufreqPolicy) frequency(key string, f lifecycle.Frequency) (kHz uint64,
 	case lifecycle.TurboFreq:
 		return highest, nil
 	case lifecycle.BaseFreq:
-		if kHz, err = h.kHz("base_frequency"); err != nil {
+		if kHz, err = h.readKHz("base_frequency"); err != nil {
 			return 0, fmt.Errorf("%s is base, and the agent cannot read the base frequency: %w", key, err)
 		}
 	default:
@@ -125,8 +125,8 @@ func (h cpufreqPolicy) frequency(key string, f lifecycle.Frequency) (kHz uint64,
 	return kHz, nil
 }
 
-// kHz reads a file of the policy that has a frequency in kHz.
-func (h cpufreqPolicy) kHz(file string) (uint64, error) {
+// readKHz reads a file of the policy that has a frequency in kHz.
+func (h cpufreqPolicy) readKHz(file string) (uint64, error) {
 	text, err := h.files.Read(path.Join(h.policy, file))
 	if err != nil {
 		return 0, err
@@ -138,9 +138,9 @@ func (h cpufreqPolicy) kHz(file string) (uint64, error) {
 	return n, nil
 }
 
-// idleStates returns the settings that disable some idle states of a CPU. The parameter disabled has the names of these
+// idleStateSettings returns the settings that disable some idle states of a CPU. The parameter disabled has the names of these
 // states.
-func idleStates(files FS, cpu int, disabled []string) (out []setting, err error) {
+func idleStateSettings(files FS, cpu int, disabled []string) (out []setting, err error) {
 	if len(disabled) == 0 {
 		return nil, nil
 	}

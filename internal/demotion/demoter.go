@@ -52,7 +52,7 @@ type Result struct {
 
 // Report is the state of the node after the last run.
 type Report struct {
-	Enabled    bool
+	Enabled    bool              // the demoter runs: the configuration enables the demotion of memory
 	Reason     string            // why the demoter moves no memory of any container; "" if nothing prevents it
 	Moved      int64             // bytes that were moved to slow memory since the agent's start
 	Containers map[string]Result // by container id
@@ -73,8 +73,8 @@ type Demoter struct {
 
 // Dependencies are the files and functions that a demoter uses.
 type Dependencies struct {
-	Files Files
-	Tree  *cgroup.Tree
+	Files Files        // reads the node's files in /sys and /proc
+	Tree  *cgroup.Tree // the cgroups of the containers
 	// Reclaim asks the kernel to reclaim bytes of a cgroup's anonymous memory. The error is EAGAIN if the kernel
 	// reclaimed less, and EINVAL if the kernel cannot reclaim anonymous memory only.
 	Reclaim  func(dir string, bytes int64) error

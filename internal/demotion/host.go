@@ -17,7 +17,9 @@ import (
 
 // Files reads the node's files in sysfs and procfs. Their paths begin with sys/ or proc/.
 type Files interface {
+	// Read returns the text of a file.
 	Read(file string) (string, error)
+	// List returns the names in a directory.
 	List(dir string) ([]string, error)
 }
 
@@ -59,10 +61,10 @@ const (
 
 // host is the state of the node that determines how the kernel demotes cold pages.
 type host struct {
-	files    Files
-	distance func(from, to int) int
-	tiers    map[int]int // the kernel's memory tier of each memory node; a higher number is slower memory
-	hasSwap  bool        // the node has a swap device
+	files    Files                  // reads the node's files in /sys and /proc
+	distance func(from, to int) int // the NUMA distance between two memory nodes
+	tiers    map[int]int            // the kernel's memory tier of each memory node; a higher number is slower memory
+	hasSwap  bool                   // the node has a swap device
 }
 
 // readHost reads the state of the node. It returns an error if the demoter must not ask the kernel to reclaim.

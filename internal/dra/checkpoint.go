@@ -80,8 +80,8 @@ func (u *uids) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// checkpointFile is the JSON of the checkpoint. Kubernetes before 1.32 wrote the claims in entries. The agent cannot
-// verify the checksum of that form, because the kubelet computes it from its own Go values.
+// checkpointFile is the JSON of the checkpoint. Kubernetes before 1.32 wrote the claims in the member entries. The
+// agent cannot verify the checksum of that form, because the kubelet computes the checksum from its own Go values.
 type checkpointFile struct {
 	Data      *string `json:"Data"`
 	Checksum  uint64  `json:"Checksum"`
@@ -96,6 +96,7 @@ type checkpointData struct {
 	Entries            []claim
 }
 
+// checkpointKind is the only valid value of checkpointData.Kind.
 const checkpointKind = "DRACheckpoint"
 
 // readCheckpointText returns the text of the kubelet's checkpoint. If there is no such file, it returns nil without an
@@ -116,8 +117,8 @@ func readCheckpointText(path string, read func(string) ([]byte, error)) ([]byte,
 	return text, nil
 }
 
-// readFile reads a checkpoint of the node. It returns an error for a symbolic link, for a file that is not regular, and
-// for a file that trust.CheckWriters refuses.
+// readFile reads a checkpoint of the node. It returns an error for a symbolic link, and for a file that is not regular.
+// It also returns an error if users other than root and the user of the agent can write the file.
 func readFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // a file that the configuration names
 	if err != nil {
@@ -151,14 +152,14 @@ func parseCheckpoint(text []byte) (map[string]claim, error) {
 	switch {
 	case f.Data != nil:
 		if sum := crc32.ChecksumIEEE([]byte(*f.Data)); uint64(sum) != f.Checksum {
-			return nil, fmt.Errorf("its checksum is %d, but the checksum of its data is %d", f.Checksum, sum)
+			return nil, fmt.Errorf("the file has the checksum %d, but the data in the file has the checksum %d", f.Checksum, sum)
 		}
 		var d checkpointData
 		if err := json.Unmarshal([]byte(*f.Data), &d); err != nil {
 			return nil, err
 		}
 		if d.Kind != checkpointKind {
-			return nil, fmt.Errorf("its kind is %q, want %s", printable(d.Kind), checkpointKind)
+			return nil, fmt.Errorf("the file has kind %q, want %s", printable(d.Kind), checkpointKind)
 		}
 		all = append(d.ClaimInfoStateList, d.Entries...)
 	case f.Version == "":

@@ -32,7 +32,7 @@ const (
 	// maxUID is the largest length of a claim's UID, in bytes. maxProblems is the largest number of problems that a
 	// container gets.
 	maxUID, maxProblems = 64, 8
-	// problemKey is the configuration key in the problems of this package.
+	// problemKey is the value of Problem.Key in the problems of this package: the configuration key authority.
 	problemKey = "authority"
 )
 
@@ -54,7 +54,7 @@ type Source struct {
 
 	readMu sync.Mutex // held while read reads the files, so that the result of an older read does not replace a newer one
 
-	mu sync.Mutex
+	mu sync.Mutex // guards the fields below, except checkpoint, which has its own lock
 	// devices has the variables of claims' CDI devices, by the name of the device. faults are the faults of the CDI
 	// specifications at the last read.
 	devices map[string][]string
@@ -200,8 +200,8 @@ func forgedVariables(env []string, claimUIDs map[string]bool) (names []string) {
 	return slices.Compact(names)
 }
 
-// checkAllowed returns the reason why a pod may not have the CPUs of the claim uid. It returns nil if the pod may have
-// them, or if there is no valid checkpoint.
+// checkAllowed returns the reason why a pod may not have the CPUs of the claim with the UID uid. It returns nil if the
+// pod may have these CPUs, or if there is no valid checkpoint.
 func (s *Source) checkAllowed(podUID, uid string) error {
 	if !validUID(uid) {
 		return errors.New("the name of the CDI device has no valid claim UID")
@@ -218,8 +218,8 @@ func (s *Source) checkAllowed(podUID, uid string) error {
 	return nil
 }
 
-// cpus returns the CPUs that the CDI device of the claim uid gives to containers. It returns nil if the claim has no
-// exclusive CPUs.
+// cpus returns the CPUs that a CDI device gives to the containers of a claim. The parameter uid is the UID of the
+// claim. cpus returns nil if the claim has no exclusive CPUs.
 func (s *Source) cpus(device, uid string) ([]int, error) {
 	variables, known := s.devices[device]
 	if !known {

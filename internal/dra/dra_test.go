@@ -62,7 +62,7 @@ func TestOf(t *testing.T) {
 		{name: "unknown to the kubelet", pod: "p", checkpoint: checkpointOf("[]"), devices: []string{device}, says: good, problem: "has no such claim"},
 		{
 			name: "a corrupt checkpoint", pod: "q", checkpoint: strings.Replace(checkpointOf(ofPod), "two", "six", 1), devices: []string{device}, says: good,
-			cpus: []int{1, 2, 3}, problem: "its checksum is",
+			cpus: []int{1, 2, 3}, problem: "the file has the checksum",
 		},
 		{name: "a variable alone", pod: "p", env: []string{"DRA_CPUSET_c=0", "DRA_CPUSET_c=1", "DRA_CPUSETS=2"}, says: good, problem: "without the CDI device"},
 		{name: "its own variable", pod: "p", devices: []string{device}, env: []string{"DRA_CPUSET_c=0"}, says: good, cpus: []int{1, 2, 3}},
@@ -109,8 +109,8 @@ func TestCheckpoint(t *testing.T) {
 		{"before 1.32", `{"version":"v1","entries":[{"ClaimUID":"067798be-454e-4be4-9047-1aa06aea63f7","ClaimName":"old","Namespace":"n","PodUIDs":["p"]}],"checksum":1925941526}`, "n/old [p]"},
 		{"no JSON", "{", "unexpected end"},
 		{"another file", `{"policyName":"none"}`, "neither data nor a version"},
-		{"another kind", fmt.Sprintf(`{"Data":"{}","Checksum":%d}`, crc32.ChecksumIEEE([]byte("{}"))), "its kind is"},
-		{"another checksum", `{"Data":"{}","Checksum":1}`, "its checksum is 1"},
+		{"another kind", fmt.Sprintf(`{"Data":"{}","Checksum":%d}`, crc32.ChecksumIEEE([]byte("{}"))), "the file has kind"},
+		{"another checksum", `{"Data":"{}","Checksum":1}`, "the file has the checksum 1,"},
 		{"no set of pods", checkpointOf(`[{"ClaimUID":"c","PodUIDs":7}]`), "cannot unmarshal number"},
 	} {
 		claims, err := parseCheckpoint([]byte(c.text))

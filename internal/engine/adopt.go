@@ -11,7 +11,8 @@ import (
 )
 
 // recovery has the inputs for reconstructing decisions about containers that already run. c is the container, and p is
-// its pod. If a method concerns a whole pod, c is nil. If a method concerns all pods, p is nil, too.
+// its pod. If a method concerns a whole pod, c is nil. If a method concerns all pods, p is nil, too. n is the state
+// with the changes of the event so far. facts are the facts that were gathered for the event.
 type recovery struct {
 	n     *view
 	facts *Facts
@@ -137,7 +138,7 @@ func (b *recovery) adopt() *Record {
 	asked := b.p.withOriginalQuota(&b.c.Pristine)
 	_, chosen := b.n.requestedCPUs(b.p, b.containerName(), &asked)
 	b.adoptPoolNode(has)
-	if has.Empty() || !b.p.Intent.CPUs.IsSet() && !chosen || !b.n.policy.Place {
+	if has.Empty() || !b.p.Intent.CPUs.IsSet() && !chosen || !b.n.policy.PlacementOn {
 		return nil
 	}
 	if b.ownsRunningCPUs(has) && b.n.checkGrantable(b.p, b.c.Key, has) == nil {
@@ -198,7 +199,7 @@ func (b *recovery) ownsRunningCPUs(has topology.Set) bool {
 	if !as { // an owner of whole NUMA nodes may have more CPUs than it requests
 		as = b.areWholeNodes(has) && (quota < 0 || !losesQuota)
 	}
-	return as && b.onlyUserOf(has)
+	return as && b.noOtherPodRunsOn(has)
 }
 
 // losesQuota reports whether the agent's hooks would remove the container's CPU quota if the container owned the given
@@ -210,9 +211,9 @@ func (b *recovery) losesQuota(cpus topology.Set) bool {
 	return slices.ContainsFunc(values, func(v lifecycle.Value) bool { return v.Field == lifecycle.CPUQuota && v.Int < 0 })
 }
 
-// onlyUserOf reports whether no container of another pod runs on the CPUs in the set has. Containers of the class
+// noOtherPodRunsOn reports whether no container of another pod runs on the CPUs in the set has. Containers of the class
 // Reclaimed do not count if the pod lends its CPUs to them (Lent).
-func (b *recovery) onlyUserOf(has topology.Set) bool {
+func (b *recovery) noOtherPodRunsOn(has topology.Set) bool {
 	lent := b.n.terms(b.p).Lent
 	for pod, all := range b.n.listedContainers {
 		other := b.n.pod(pod)

@@ -120,7 +120,7 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 		cpus.RequireNodes(has)
 	}
 	out := []numahints.Resource{{Name: lifecycle.ResourceCPU, Counts: cpus}}
-	if mem.Free = memory.FreeByNode; first && restrictsMemory(mem) {
+	if mem.Free = memory.FreeByNode; first && needsMemoryHints(mem) {
 		out = append(out, numahints.Resource{Name: lifecycle.ResourceMemory, Counts: mem})
 	}
 	out = append(out, s.hugePageHints()...)
@@ -132,10 +132,10 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	return append(out, pluginHints(m, s.c.decision.hints)...)
 }
 
-// restrictsMemory reports whether hints for memory are needed. They are needed if the container or its pod has a memory
+// needsMemoryHints reports whether hints for memory are needed. They are needed if the container or its pod has a memory
 // limit. Without a memory limit, they are needed only if a NUMA node has almost no free memory, because only then can a
 // hint exclude a node.
-func restrictsMemory(c *numahints.Counts) bool {
+func needsMemoryHints(c *numahints.Counts) bool {
 	return c.Free != nil && (c.Need > assumedMemoryBytes || slices.Min(c.Free) < c.Need)
 }
 

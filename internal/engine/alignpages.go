@@ -47,7 +47,7 @@ func (s *placer) freeHugePages(resource string, all []uint64) []uint64 {
 		}
 	}
 	free := slices.Clone(all)
-	s.n.subtractUse(free, s.n.usersOf(s.n.base.hugePageUse[resource], func(p *Pod, c *Container) nodeBytes { return hugePagesOf(p, c, resource) }, changes))
+	s.n.subtractUse(free, s.n.totalUseOf(s.n.base.hugePageUse[resource], func(p *Pod, c *Container) nodeBytes { return hugePagesOf(p, c, resource) }, changes))
 	return free
 }
 

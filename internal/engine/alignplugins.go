@@ -48,7 +48,7 @@ func (s *placer) mergeHints(hints []numahints.Resource) (got numahints.Result, u
 // these nodes. If the topology manager does not admit the container, alignShared makes the plan refuse the container,
 // or adds a problem.
 func alignShared(s *placer) {
-	if len(s.c.decision.hints) == 0 && len(s.askedDevices()) == 0 || s.c.decision.affinity != nil || s.c.Assignment.Pool == placement.Exclusive || !s.n.policy.Topology.applies(s.n.machine) {
+	if len(s.c.decision.hints) == 0 && len(s.deviceRequests()) == 0 || s.c.decision.affinity != nil || s.c.Assignment.Pool == placement.Exclusive || !s.n.policy.Topology.applies(s.n.machine) {
 		return
 	}
 	hints := pluginHints(s.n.machine, s.c.decision.hints)

@@ -12,7 +12,7 @@ import (
 func TestOwnerAcrossConfigurations(t *testing.T) {
 	m := node(t)
 	for name, taking := range map[string]func(*Policy){
-		"hook off": func(p *Policy) { p.Place, p.Hooks = false, p.Hooks[1:] },
+		"hook off": func(p *Policy) { p.PlacementOn, p.Hooks = false, p.Hooks[1:] },
 		"reserved": func(p *Policy) { p.Pools.Reserved = set(t, m, "2") },
 	} {
 		s := NewState(m, policy(m))

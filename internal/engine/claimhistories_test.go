@@ -178,7 +178,7 @@ func (n *claimNode) check() {
 			}
 		}
 	}
-	if lost := owned.Minus(n.s.Exclusive()); !lost.Empty() {
+	if lost := owned.Minus(n.s.OwnedCPUs()); !lost.Empty() {
 		n.Fatalf("CPUs %s are owned, and the ledger lacks them", n.m.Format(lost))
 	}
 }
@@ -224,7 +224,7 @@ func TestClaimHistories(t *testing.T) {
 		for len(n.pods) > 0 {
 			n.end()
 		}
-		if left := n.s.Exclusive(); !left.Empty() {
+		if left := n.s.OwnedCPUs(); !left.Empty() {
 			rt.Fatalf("after the end of all pods CPUs %s have an owner", m.Format(left))
 		}
 	})

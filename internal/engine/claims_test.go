@@ -68,22 +68,22 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%s of %s: %s", g.name, g.pod, why)
 		}
 	}
-	if got := m.Format(s.Exclusive()); got != "1-3,6" {
+	if got := m.Format(s.OwnedCPUs()); got != "1-3,6" {
 		t.Errorf("CPUs %s have an owner", got)
 	}
 
 	// The end of one pod frees what no other has by the same claim, and a container that waited gets its CPUs.
 	for _, end := range []struct{ pod, owned, of, cpus string }{{"a", "1-3,6", "cx", ""}, {"b", "2-6", "cx", "2"}} {
 		s.Commit(Decide(s, &lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: s.Pod(end.pod).Pod}, Facts{}))
-		if got, has := m.Format(s.Exclusive()), m.Format(s.Container(end.of).Assignment.Owned); got != m.Format(m.KnownCPUsOf(end.owned)) || has != end.cpus {
+		if got, has := m.Format(s.OwnedCPUs()), m.Format(s.Container(end.of).Assignment.Owned); got != m.Format(m.KnownCPUsOf(end.owned)) || has != end.cpus {
 			t.Errorf("after %s: %s have an owner, %s has %q", end.pod, got, end.of, has)
 		}
 	}
 
 	// With authority: agent claims give nothing.
 	p.Placement = none.Policy{}
-	if s, _ := play(p); !s.Exclusive().Empty() {
-		t.Errorf("CPUs %s have an owner", m.Format(s.Exclusive()))
+	if s, _ := play(p); !s.OwnedCPUs().Empty() {
+		t.Errorf("CPUs %s have an owner", m.Format(s.OwnedCPUs()))
 	}
 }
 
@@ -93,7 +93,7 @@ func TestClaimsOfKubelet(t *testing.T) {
 		of              placement.Policy
 		kubelet, claims bool
 	}{{none.Policy{}, false, false}, {claims.Policy{Policy: none.Policy{}}, false, true}} {
-		p := Policy{Place: true, Placement: c.of}
+		p := Policy{PlacementOn: true, Placement: c.of}
 		if p.KubeletDecidesCPUs() != c.kubelet || p.ClaimsDecideCPUs() != c.claims {
 			t.Errorf("%T: %v, %v", c.of, p.KubeletDecidesCPUs(), p.ClaimsDecideCPUs())
 		}

@@ -13,7 +13,7 @@ import (
 // dump has everything that can be read from a state.
 func dump(s *State) string {
 	var b strings.Builder
-	fmt.Fprintln(&b, s.Generation, s.Exclusive(), s.Grants())
+	fmt.Fprintln(&b, s.Generation, s.OwnedCPUs(), s.Grants())
 	for _, id := range s.Pods() {
 		p := s.Pod(id)
 		fmt.Fprintln(&b, id, *p.Pod, *p.Intent, p.Values, p.ProblemSummary.Problems, s.ContainersOf(id))

@@ -25,9 +25,9 @@ func Decide(s *State, ev *lifecycle.Event, f Facts) *Plan {
 	case ev.Kind == lifecycle.Expect:
 		d.expect(ev)
 	case ev.Container != nil && ev.Container.ID != "" && !slices.Contains(podEvents, ev.Kind):
-		d.containerEvent(ev)
+		d.decideContainerEvent(ev)
 	default:
-		d.podEvent(ev)
+		d.decidePodEvent(ev)
 	}
 	if p.Reject != "" {
 		return &Plan{Reject: p.Reject, RefusedAsUnaligned: p.RefusedAsUnaligned, refusedForContainer: p.refusedForContainer, ConditionMatches: d.n.matchCounts(), Container: p.Container, Pod: p.Pod, baseGeneration: s.Generation}
@@ -52,8 +52,8 @@ var (
 	confirmingEvents = []lifecycle.Kind{lifecycle.PostUpdateContainer, lifecycle.PostStartContainer, lifecycle.PostCreateContainer}
 )
 
-// podEvent decides an event that concerns a pod.
-func (d *draft) podEvent(ev *lifecycle.Event) {
+// decidePodEvent decides an event that concerns a pod.
+func (d *draft) decidePodEvent(ev *lifecycle.Event) {
 	switch ev.Kind {
 	case lifecycle.RunPodSandbox:
 		d.runPod(d.mergeRepeatedPod(ev.Pod))
@@ -72,8 +72,8 @@ func (d *draft) podEvent(ev *lifecycle.Event) {
 	}
 }
 
-// containerEvent decides an event that concerns a container.
-func (d *draft) containerEvent(ev *lifecycle.Event) {
+// decideContainerEvent decides an event that concerns a container.
+func (d *draft) decideContainerEvent(ev *lifecycle.Event) {
 	for _, id := range sortedKeys(d.facts.EndedSandboxes) {
 		if ended := d.n.pod(id); ended != nil {
 			d.removePod(ended.Pod)

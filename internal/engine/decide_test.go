@@ -38,7 +38,7 @@ func set(t testing.TB, m *topology.Machine, list string) topology.Set {
 
 func policy(m *topology.Machine) Policy {
 	return Policy{
-		Dialects: []string{"koordinator", "katalyst", "kubernetes"}, Place: true, Placement: none.Policy{},
+		Dialects: []string{"koordinator", "katalyst", "kubernetes"}, PlacementOn: true, Placement: none.Policy{},
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
@@ -105,7 +105,7 @@ func TestCPUSetTable(t *testing.T) {
 		{name: "offline CPU", class: "LSR", status: `{"cpuset":"2,20"}`, cpus: "1-7,9-15", problem: "CPU 20 is not online"},
 		{name: "reserved CPU", class: "LSR", status: `{"cpuset":"0,1"}`, change: func(p *Policy) { p.Pools.Reserved = topology.SetOf(0) }, cpus: "1-7,9-15", problem: "reserved"},
 		{name: "every CPU", class: "LSR", status: `{"cpuset":"0-15"}`, cpus: "1-7,9-15", problem: "no CPU would be left"},
-		{name: "cpuset off", class: "LSR", status: `{"cpuset":"2-4"}`, change: func(p *Policy) { p.Place, p.Hooks = false, nil }},
+		{name: "cpuset off", class: "LSR", status: `{"cpuset":"2-4"}`, change: func(p *Policy) { p.PlacementOn, p.Hooks = false, nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := node(t)

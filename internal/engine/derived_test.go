@@ -47,7 +47,7 @@ func checkDerived(t *rapid.T, before *placement.Layout, s *State) {
 	anew := s.Policy.Placement.Layout(&s.Policy.Pools, placement.Demand{
 		OwnedCPUs: s.layout.Demand.OwnedCPUs, LentCPUs: s.layout.Demand.LentCPUs, Needs: needs, Previous: &placement.Layout{Balloons: before.Balloons},
 	})
-	if diff := cmp.Diff(anew.Balloons, s.layout.Balloons); diff != "" || anew.Idle != s.layout.Idle || !maps.Equal(anew.Tree, s.layout.Tree) {
+	if diff := cmp.Diff(anew.Balloons, s.layout.Balloons); diff != "" || anew.Idle != s.layout.Idle || !maps.Equal(anew.CPUsByPart, s.layout.CPUsByPart) {
 		t.Fatal("layout made anew and kept: ", diff)
 	}
 	for group, b := range s.groups {
@@ -64,7 +64,7 @@ func checkUse(t *rapid.T, s *State, kept nodeUse, of func(*Pod, *Container) node
 	for _, c := range s.containers {
 		if now := of(s.pods[c.PodID], c); now != (nodeBytes{}) {
 			use.byContainer[c.ID] = now
-			if !now.oneNode() {
+			if !now.hasOneNode() {
 				use.multiNode[c.ID] = true
 			} else {
 				use.singleNode[now.list] += now.bytes

@@ -194,7 +194,7 @@ func (p *Pod) canTakeOverDevices(oldName, newName string, lives map[string]bool)
 		p.kindOf(newName) == lifecycle.Init && kind != lifecycle.Sidecar && !lives[oldName]
 }
 
-// devicesOutsideLedger returns the CDI devices of a container that are not in the ledger: those in the runtime's
+// devicesOutsideLedger returns the CDI devices that a container does not have exclusively: those in the runtime's
 // request, those that the kubelet granted, and those that hooks add and that are not exclusive.
 func devicesOutsideLedger(p *Pod, c *Container) []string {
 	names := slices.Concat(c.RequestedDevices.CDI, p.Granted.DevicesOf(c.Name).CDI)
@@ -290,8 +290,8 @@ func (u *nodeDevices) singleDevices(kind string) (out []*lifecycle.NodeDevice) {
 	return out
 }
 
-// askedDevices returns the requests of a new container for devices of its own; nil for none.
-func (s *placer) askedDevices() []intent.DeviceRequest {
+// deviceRequests returns the requests of a new container for devices of its own; nil for none.
+func (s *placer) deviceRequests() []intent.DeviceRequest {
 	if !s.isCreation || !s.n.policy.ContainerAsksDevices(s.p.Intent, s.c.Name) {
 		return nil
 	}
@@ -302,7 +302,7 @@ func (s *placer) askedDevices() []intent.DeviceRequest {
 // container has, those that it requests by name, and those of its earlier attempt. CPUs are chosen near these devices.
 func (s *placer) knownDevices() (all lifecycle.DeviceGrant) {
 	all.CDI = slices.Clone(s.c.CDIDevices)
-	asked := s.askedDevices()
+	asked := s.deviceRequests()
 	for _, r := range asked {
 		all.CDI = append(all.CDI, r.Names...)
 	}
@@ -324,7 +324,7 @@ func (s *placer) knownDevices() (all lifecycle.DeviceGrant) {
 // kind. If the NUMA node of any free device of a kind is not known, there are no hints for the kind. With scope pod,
 // the hints of the pod's first container are about the devices that all containers of the pod request.
 func (s *placer) exclusiveHints() (out []numahints.Resource) {
-	for _, r := range s.askedDevices() {
+	for _, r := range s.deviceRequests() {
 		if r.Number == 0 || len(s.n.ledger.Devices()[s.c.Key]) > 0 { // the hints for knownDevices already have these devices
 			continue
 		}
@@ -406,7 +406,7 @@ func (s *placer) chooseDevices() {
 		}
 		return
 	}
-	asked := s.askedDevices()
+	asked := s.deviceRequests()
 	if len(asked) == 0 {
 		s.n.ledger.holdDevices(s.c.Key, nil) // an earlier attempt may have had devices
 		return
@@ -482,7 +482,7 @@ func (s *placer) chooseNearest(u *nodeDevices, r intent.DeviceRequest, kept []st
 	case len(all) == 0:
 		return nil, "the node's CDI specifications have no devices of the kind " + r.Kind
 	case len(free) < r.Number:
-		return nil, fmt.Sprintf("%d devices of kind %s are requested, and %d of the node's %d are free", r.Number, r.Kind, len(free), len(all))
+		return nil, fmt.Sprintf("the pod requests %d of the kind %s, but only %d of the node's %d are free", r.Number, r.Kind, len(free), len(all))
 	}
 	rank := s.deviceRanks(free, r.Number)
 	slices.SortStableFunc(free, func(a, b *lifecycle.NodeDevice) int {

@@ -58,7 +58,7 @@ func TestDevicesOfSeveralNames(t *testing.T) {
 	}{
 		{"one", cards, "", `1`, "0", ""},
 		{"both", cards, "", `2`, "0 1", ""},
-		{"three", cards, "", `3`, "", "3 devices of kind v.com/gpu are requested, and 2 of the node's 2 are free"},
+		{"three", cards, "", `3`, "", "the pod requests 3 of the kind v.com/gpu, but only 2 of the node's 2 are free"},
 		{"its other name is taken", cards, `"GPU-aa"`, `1`, "1", ""},
 		{"its other name is taken, by name", cards, `"GPU-aa"`, `"0"`, "", "v.com/gpu=0 belongs to d/before/a"},
 		{"all", cards, "", `"all"`, "all", ""},

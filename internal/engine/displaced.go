@@ -25,7 +25,7 @@ func (s *State) DisplacedProblem(c *Container) (q lifecycle.Problem, ok bool) {
 	}
 	return lifecycle.Problem{
 		Key: c.Assignment.From, Value: list(near), Warning: true,
-		Reason: fmt.Sprintf("the container's pool has none of the %d CPUs of its NUMA nodes: %s", near.Len(), left),
+		Reason: fmt.Sprintf("the container's pool has none of the %d CPUs on the pool's NUMA nodes: %s", near.Len(), left),
 		Then:   fmt.Sprintf("the container runs on %d other CPUs, %s, until its pool gets CPUs there", cpus.Len(), list(cpus)),
 	}, true
 }

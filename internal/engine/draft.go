@@ -12,9 +12,9 @@ import (
 
 // draft is a plan in progress: the changes of one event, and the facts gathered for it.
 type draft struct {
-	n     view
-	plan  *Plan
-	facts Facts
+	n     view  // the state with the draft's changes
+	plan  *Plan // the result, which the decision fills in
+	facts Facts // the facts about the node that were gathered for the event
 	// endedPodID is the id of the sandbox that the runtime has removed in this event; "" for none.
 	endedPodID string
 	// expectedChanges has the draft's changes to State.expectedContainers, by container key. The value is nil if the
@@ -44,7 +44,7 @@ type view struct {
 	// poolNeeds.)
 	poolNeeds    placement.Needs
 	needsCounted bool
-	pods         map[string]*Pod
+	pods         map[string]*Pod // by sandbox id: the new versions of pods that changed, and nil for removed pods
 	// containers has the new versions of containers that changed, and nil for removed containers. changeOrder has
 	// the ids in the order in which they changed. containerIDsByPod has the ids by sandbox.
 	containers        map[string]*Container
@@ -187,7 +187,7 @@ type draftLedger struct {
 	devicesChanged bool
 }
 
-// write changes the ledger, and notes whether the owned, lent or reserved CPUs changed.
+// write calls change with the draft's copy of the ledger, and notes whether the owned, lent or reserved CPUs changed.
 func (b *draftLedger) write(change func(*placement.Ledger)) {
 	held, owned, lent := b.OwnedOrReservedCPUs(), b.OwnedCPUs(), b.LentCPUs()
 	if !b.isCopy {
@@ -197,22 +197,22 @@ func (b *draftLedger) write(change func(*placement.Ledger)) {
 	b.grantsChanged = b.grantsChanged || b.OwnedOrReservedCPUs() != held || b.OwnedCPUs() != owned || b.LentCPUs() != lent
 }
 
-// dropKey ends the CPU grant and the CPU reservation of one key.
+// dropKey removes the CPU grant and the CPU reservation of one container key.
 func (b *draftLedger) dropKey(key placement.Key) {
 	if _, owns := b.GrantOf(key); owns || !b.ReservedCPUs(key).Empty() {
 		b.write(func(l *placement.Ledger) { l.Drop(key) })
 	}
 }
 
-// usualValues is the initial capacity of a list of values. Most containers have at most this number of values.
-const usualValues = 4
+// valuesCapacity is the initial capacity of a list of values. Most containers have at most this number of values.
+const valuesCapacity = 4
 
 // propose runs the hooks for a container, or for the pod if c is nil. It returns the proposed values and the problems.
 // If a hook panics, only the proposals of this hook are lost.
 func (n *view) propose(p *Pod, c *Container) ([]lifecycle.Value, []lifecycle.Problem) {
 	out := output{n: n, p: p, c: c}
 	in := out.input()
-	out.Values = make([]lifecycle.Value, 0, usualValues)
+	out.Values = make([]lifecycle.Value, 0, valuesCapacity)
 	run := func(final bool) {
 		for _, h := range n.policy.Hooks {
 			if _, last := h.(hook.AfterOthersHook); last == final {

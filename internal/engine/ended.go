@@ -26,8 +26,9 @@ func (e *endedPods) add(id string) {
 	e.ids[id], e.order = true, append(e.order, id)
 }
 
-// isLateEvent reports whether an event about a pod comes after the pod was removed. neverFirst means that this event is
-// never the first event of a pod. If the pod of such an event is unknown, the pod must have been removed.
+// isLateEvent reports whether an event about a pod comes after the removal of the pod. neverFirst means that an event
+// of this kind is never the first event of a pod. If such an event is about an unknown pod, the pod must have been
+// removed before.
 func (d *draft) isLateEvent(podID string, neverFirst bool) bool {
 	return d.n.pod(podID) == nil && (neverFirst || d.n.base.endedPods.ids[podID])
 }

@@ -16,7 +16,7 @@ func TestLateEvents(t *testing.T) {
 			m := node(t)
 			s := NewState(m, policy(m))
 			create(t, s, "db", "LSR", `{"cpuset":"2-3"}`, "")
-			if s.Exclusive().Len() != 2 {
+			if s.OwnedCPUs().Len() != 2 {
 				t.Fatal("it owns nothing")
 			}
 			pod := s.Pod("sandbox-db").Pod
@@ -28,8 +28,8 @@ func TestLateEvents(t *testing.T) {
 			}
 			do(t, s, lifecycle.Event{Kind: kind, Pod: pod, Container: &lifecycle.Container{ID: "db", PodID: pod.ID, Name: "c", State: lifecycle.StateRunning}})
 			goesOn := swept && (slices.Contains(introducingEvents, kind) || kind == lifecycle.UpdatePodSandbox)
-			if back := len(s.Pods()) == 1; back != goesOn || !goesOn && !s.Exclusive().Empty() {
-				t.Errorf("%s after the end (swept: %v): pods %q, containers %q, %d CPUs owned", kind, swept, s.Pods(), s.Containers(), s.Exclusive().Len())
+			if back := len(s.Pods()) == 1; back != goesOn || !goesOn && !s.OwnedCPUs().Empty() {
+				t.Errorf("%s after the end (swept: %v): pods %q, containers %q, %d CPUs owned", kind, swept, s.Pods(), s.Containers(), s.OwnedCPUs().Len())
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // exclusiveCPUs returns the CPUs that the cgroup of a pod can have exclusively (cpuset.cpus.exclusive): the CPUs that
-// the pod's containers own. The result is empty if reclaimed containers may use these CPUs, if a container of the pod
-// also uses other CPUs, or if the kubelet or resource claims gave a container its CPUs.
+// the pod's containers own. The result is empty in three cases: the pod lends these CPUs to reclaimed containers, a
+// container of the pod also uses other CPUs, or the kubelet or resource claims gave a container its CPUs.
 func (n *view) exclusiveCPUs(p *Pod) topology.Set {
 	if !slices.ContainsFunc(n.policy.Hooks, func(h hook.Hook) bool { _, is := h.(hook.Partition); return is }) {
 		return topology.Set{} // no hook needs these CPUs

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// expectedContainer is a container that no runtime has reported yet. Its pod is known from the pod's spec. The ledger
-// keeps CPUs and CDI devices for the container.
+// expectedContainer is a container that no runtime has reported yet. The agent knows the container from the spec of its
+// pod. The ledger already keeps CPUs and CDI devices for the container.
 type expectedContainer struct {
 	pod *Pod
 	// container is the result of the decision that was made before the runtime reported the container.
@@ -19,9 +19,9 @@ type expectedContainer struct {
 	request   cpuRequest // the request for which CPUs were chosen
 }
 
-// expect decides the event's container before a runtime reports it. Of this decision it stores only the CPUs and
-// devices, which the ledger then keeps for the container. An event without a container means that the pod is no longer
-// expected. A pod that a runtime has reported cannot be expected.
+// expect decides the event's container before a runtime reports the container. The ledger then keeps the chosen CPUs
+// and devices for the container, and the rest of the decision is dropped. An event without a container means that the
+// pod is no longer expected. A pod that a runtime has reported cannot be expected.
 func (d *draft) expect(ev *lifecycle.Event) {
 	uid := ev.Pod.UID
 	switch {
@@ -38,7 +38,7 @@ func (d *draft) expect(ev *lifecycle.Event) {
 	}
 }
 
-// isReported reports whether a runtime has reported a pod that has not ended.
+// isReported reports whether a runtime has reported the pod with this UID, and the pod has not ended.
 func (n *view) isReported(uid string) bool {
 	return slices.ContainsFunc(n.base.PodsOf(uid), func(p *Pod) bool { return !p.Stopped })
 }
@@ -75,7 +75,7 @@ func (d *draft) expectContainer(ev *lifecycle.Event) {
 // keepUnlistedGrants keeps, in a Synchronize, the CPUs of pods that were expected before a restart of the agent and
 // that no runtime lists yet. So the restart does not change the pools.
 func (d *draft) keepUnlistedGrants() {
-	if !d.facts.ExpectsMorePods || !d.n.policy.Place {
+	if !d.facts.ExpectsMorePods || !d.n.policy.PlacementOn {
 		return
 	}
 	listed := map[string]bool{}
@@ -96,8 +96,9 @@ func (d *draft) keepUnlistedGrants() {
 	}
 }
 
-// subtractUnlistedGrant removes the CPUs of a container's new grant from the grant that keepUnlistedGrants stored for
-// the whole pod. If no CPUs remain, it removes that grant.
+// subtractUnlistedGrant handles the new grant of a container whose pod has a grant by keepUnlistedGrants. It removes
+// the CPUs of the container's grant from the grant of the pod. If no CPUs remain in the pod's grant, it removes the
+// pod's grant.
 func (d *draft) subtractUnlistedGrant(g placement.Grant) {
 	key := placement.Key{PodUID: g.Key.PodUID}
 	kept, has := d.n.ledger.GrantOf(key)
@@ -112,7 +113,8 @@ func (d *draft) subtractUnlistedGrant(g placement.Grant) {
 	d.n.ledger.write(func(l *placement.Ledger) { l.Put(kept) })
 }
 
-// setExpected sets the expected container of a key, or removes the key if e is nil.
+// setExpected changes State.expectedContainers when the plan is committed. It sets the expected container of a key, or
+// removes the key if e is nil.
 func (d *draft) setExpected(key placement.Key, e *expectedContainer) {
 	if d.expectedChanges == nil {
 		d.expectedChanges = map[placement.Key]*expectedContainer{}
@@ -129,9 +131,9 @@ func (d *draft) removeExpected(uid string) {
 	}
 }
 
-// useExpectedCPUs handles the creation of a container that may be expected. The container uses the CPUs that the ledger
-// keeps for it. If these CPUs do not fit the container's request, useExpectedCPUs drops the grant. The CPUs are then
-// chosen again.
+// useExpectedCPUs handles the creation of a container that the state possibly expected. Such a container uses the CPUs
+// that the ledger keeps for it. If these CPUs do not fit the container's request, useExpectedCPUs removes their grant,
+// and other CPUs are chosen later.
 func (d *draft) useExpectedCPUs(c *Container) {
 	one := d.n.base.expectedContainers[c.Key]
 	if _, tried := d.expectedChanges[c.Key]; one == nil || tried || d.n.ignoresBase {
@@ -147,7 +149,8 @@ func (d *draft) useExpectedCPUs(c *Container) {
 	d.plan.UsesExpectedCPUs = owns
 }
 
-// expectedMemoryUsers returns the other expected containers whose memory limits count as used memory, with their pods.
+// expectedMemoryUsers returns the expected containers of Guaranteed pods, with their pods. Their memory limits count as
+// used memory. The result lacks the placer's own container, and containers that the runtime reports in this event.
 func (s *placer) expectedMemoryUsers() map[*Container]*Pod {
 	if s.n.ignoresBase || len(s.n.base.expectedContainers) == 0 {
 		return nil
@@ -209,7 +212,7 @@ func (s *State) LendingPods() (lending map[string]bool) {
 	return lending
 }
 
-// IsReported reports whether a runtime has reported a pod that has not ended.
+// IsReported reports whether a runtime has reported the pod with this UID, and the pod has not ended.
 func (s *State) IsReported(uid string) bool { return newDraft(s, Facts{}).n.isReported(uid) }
 
 // ExpectedGrants returns the CPUs that are kept for containers that no runtime has reported yet,

@@ -13,10 +13,10 @@ import (
 // FormerKey is the key in the problem of a container that does not keep the CPUs that another agent gave it.
 const FormerKey = "adopt"
 
-// restoreFromFormerAgent restores a container without a record. Another resource agent managed the node before Trimtab,
-// and gave CPUs to the container. If the other agent gave the CPUs exclusively, the container runs on them, and the
-// policy allows the container to own them, the container owns these CPUs. If the container cannot keep the CPUs, a
-// problem says why, and the container is decided like a new one.
+// restoreFromFormerAgent restores a container without a record, to which another resource agent gave CPUs before
+// Trimtab managed the node. The container owns these CPUs if the other agent gave them exclusively, the container runs
+// on them, and the policy lets the container own them. If the container cannot keep CPUs that it should own, a problem
+// says why, and the container is decided like a new one.
 func (b *recovery) restoreFromFormerAgent(f lifecycle.FormerContainer) *Record {
 	m, c := b.n.machine, b.c
 	if f.CPUs == "" {
@@ -64,10 +64,10 @@ func (b *recovery) ownedUnderFormerAgent(id string) bool {
 	return f.Exclusive && (!read || m.OnlineOf(list) == m.OnlineOf(f.CPUs))
 }
 
-// checkMayOwn returns nil if the container may own these CPUs under the agent's policy. Otherwise the error
-// is the reason, as a clause.
+// checkMayOwn returns nil if the agent's policy lets the container own the given CPUs. Otherwise the error says why
+// not, as a clause.
 func (b *recovery) checkMayOwn(cpus topology.Set, asked *lifecycle.Resources) error {
-	if !b.n.policy.Place {
+	if !b.n.policy.PlacementOn {
 		return errors.New("placement is off, so no container owns CPUs")
 	}
 	if b.p.Intent.CPUs.IsSet() {

@@ -12,18 +12,18 @@ import (
 // formerBalloon is a balloon (a set of CPUs for some containers) that another agent made before Trimtab managed the
 // node. It is reconstructed from the balloon's containers.
 type formerBalloon struct {
-	firstName string // the name that this agent gives to the first balloon of the same type
+	firstName string // the name that Trimtab gives to the first balloon of this balloon's type
 	cpus      topology.Set
 	subject   placement.Subject // one of the balloon's containers
 	members   []*lifecycle.Container
 }
 
-// formerBalloons reconstructs the balloons of another agent. The map has the balloons by the names that this agent
-// gives them, because the other agent's files do not name balloons. Containers of one balloon have the same CPUs, or a
-// part of these CPUs if a container uses one thread of each core. Different balloons have different CPUs. So containers
-// whose balloons have the same type were in one balloon if they have the same CPUs. If CPUs overlap in another way, for
-// example because balloons share idle CPUs, the containers are decided like new ones. Balloons of a type are numbered
-// by the age of their first containers.
+// formerBalloons reconstructs the balloons of another agent from the CPUs of its containers, because the other agent's
+// files do not name balloons. The keys of the result are the names that Trimtab gives to the balloons. The containers
+// of one balloon have the same CPUs, or a part of them if a container uses one thread of each core. Different balloons
+// have different CPUs. So if containers belong to the same type of balloon and have the same CPUs, they were in one
+// balloon. If CPUs overlap in another way, for example because balloons share idle CPUs, the containers are decided
+// like new ones. The balloons of a type are numbered by the age of the oldest container in each balloon.
 func (d *draft) formerBalloons(all []*lifecycle.Container) map[string]formerBalloon {
 	if len(d.facts.FormerAgent) == 0 {
 		return nil

@@ -22,14 +22,14 @@ func (p *Pod) comesAfter(name, other string) bool {
 	return at(name) > at(other)
 }
 
-// takeOverCPUs returns the CPUs of the pod that a new container may take over, if each container of the pod owns
-// different CPUs. These are CPUs of init containers, and CPUs that the pod owned before a restart of the agent and that
-// no container owns now.
+// takeOverCPUs returns those of the pod's CPUs that a new container can take over. It is for pods in which each
+// container owns CPUs of its own. The result has CPUs of init containers, and CPUs that the pod owned before a restart
+// of the agent and that no container owns now.
 //
-// An init container ends before the next container in the spec is created. So a new container may take over the CPUs of
+// An init container ends before the next container in the spec is created. So a new container can take over the CPUs of
 // an init container that comes earlier in the spec, even if the runtime still reports that init container as running.
-// It may take over the CPUs of any other init container only if that init container has ended. A new init container may
-// also take over the CPUs of every ended container except sidecars, because it runs before all app containers.
+// From any other init container, it can take over CPUs only after that init container has ended. A new init container
+// runs before all app containers. So it can also take over the CPUs of every ended container except sidecars.
 func (s *placer) takeOverCPUs() topology.Set {
 	out := s.n.ledger.UnassignedCPUs(s.p.Pod.UID)
 	if s.p.Spec == nil {

@@ -87,7 +87,7 @@ type output struct {
 
 	n *view
 	p *Pod
-	c *Container
+	c *Container // nil if the hooks run for the pod p itself
 	// hookFailure is the error of a hook that failed, if failurePolicy.hooks refuses containers because of it.
 	hookFailure string
 	// hookRefusal is the reason why a hook refuses the container; "" if none does. refusingHook is the name of that
@@ -110,7 +110,7 @@ func (o *output) runHook(h hook.Hook, in *hook.Input) {
 		}
 	}()
 	h.Propose(in, &o.Output)
-	o.noteCondition(h)
+	o.noteResults(h)
 	proposed := o.Values[had:]
 	o.Values = o.Values[:had] // addValue reuses the same array, and writes only at positions that the loop has read
 	for _, v := range proposed {
@@ -121,9 +121,9 @@ func (o *output) runHook(h hook.Hook, in *hook.Input) {
 	}
 }
 
-// noteCondition notes whether the condition of a hook matched, and whether the hook failed or refuses the
+// noteResults notes whether the condition of a hook matched, and whether the hook failed or refuses the
 // container.
-func (o *output) noteCondition(h hook.Hook) {
+func (o *output) noteResults(h hook.Hook) {
 	if !o.Matched && o.Failure == "" {
 		return
 	}
@@ -245,8 +245,9 @@ func revert(values, before []lifecycle.Value, pristine *lifecycle.Resources, m *
 	return values
 }
 
-// noteManaged adds those of the restorableFields that hooks decide now to the list Managed of the container. If it adds
-// a field and the container was decided before, it marks the container's record as stale.
+// noteManaged adds fields to the container's list Managed: those of the restorableFields that have a value in values,
+// the hooks' new proposals. If it adds a field and the container was decided before, the container's record must be
+// written again (Stale).
 func (c *Container) noteManaged(values []lifecycle.Value) {
 	for i := range values {
 		f := values[i].Field
@@ -259,13 +260,14 @@ func (c *Container) noteManaged(values []lifecycle.Value) {
 	c.Stamp.decidedBefore = true
 }
 
-// restorableFields are the fields that hooks decide and whose decided values the runtime may store and report later.
+// restorableFields are fields for which a runtime possibly stores the hooks' value and reports it later in place of the
+// requested value.
 var restorableFields = []lifecycle.Field{lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.MemoryLimit}
 
-// valuesInCopy returns those of the managed fields for which the runtime stores another value (in reported) than the
-// request (in pristine), because it still has an earlier value of the agent. If no hook decides such a field now,
-// revert restores the requested value. valuesInCopy ignores a zero in reported: a runtime sends zero for an unknown
-// value.
+// valuesInCopy finds the managed fields for which the runtime still stores a value that the agent set earlier. For such
+// a field, the value in reported, the runtime's copy, differs from the value in pristine, the request. The results have
+// no values. If no hook decides such a field now, revert restores the requested value. A zero in reported does not
+// count, because a runtime sends zero for an unknown value.
 func valuesInCopy(managed []lifecycle.Field, reported, pristine *lifecycle.Resources) []lifecycle.Value {
 	var out []lifecycle.Value
 	for _, f := range managed {

@@ -100,8 +100,8 @@ func (l *slotValues) set(v lifecycle.Value) {
 	l.indexes[slot{v.Field, v.Scope, v.Key}] = len(l.values)
 }
 
-// NotOverridden returns have, the earlier values of hook servers, without the values of resources that the update r
-// requests. The update replaces these values. A hook server may send new values for the update.
+// NotOverridden returns the earlier values of hook servers (have), but without the values of fields that the update r
+// sets. The update replaces these values. Hook servers can send new values for the update.
 func NotOverridden(have []lifecycle.Value, r *lifecycle.Resources) []lifecycle.Value {
 	if r == nil || len(have) == 0 {
 		return have
@@ -133,7 +133,7 @@ func (s *placer) grantHookServerCPUs(v lifecycle.Value) string {
 		return ""
 	}
 	if _, owns := s.n.ledger.GrantOf(s.c.Key); owns {
-		return v.Text // dropHookServerCPUs reports the value when the container gets its own CPUs
+		return v.Text // the container owns CPUs, so dropHookServerCPUs later removes this value, and adds a problem if the CPUs differ
 	}
 	given, _ := s.n.externallyOwned(s.p, cpus)
 	owner := firstOf(s.n.ledger.Grants(), func(g placement.Grant) bool { return !g.CPUs.And(cpus).Empty() })
@@ -158,9 +158,9 @@ func (s *placer) grantHookServerCPUs(v lifecycle.Value) string {
 	return s.n.machine.Format(cpus)
 }
 
-// grantHookServerMems returns the memory nodes in a hook server's value, if the container may use all of these nodes;
-// otherwise "". The container may use none of them if one of them has no memory, or if the kubelet bound the container
-// to memory nodes.
+// grantHookServerMems returns the memory nodes in a hook server's value if the container can use all of them. If one of
+// these nodes has no memory, or if the kubelet bound the container to memory nodes, grantHookServerMems returns "" and
+// adds a problem.
 func (s *placer) grantHookServerMems(v lifecycle.Value) string {
 	if bound := s.termsNow().External.Mems; len(bound) > 0 {
 		s.c.deny(v, fmt.Sprintf("the kubelet's memory manager bound the container to memory nodes %s, and authority: kubelet lets the kubelet decide", topology.FormatList(bound)), "the container keeps these memory nodes")

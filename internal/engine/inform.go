@@ -11,9 +11,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// setFacts sets two facts of np, the new version of a pod: its spec, and the kubelet's grants to its containers. Facts
-// of this event replace the facts of old, the earlier version. setFacts ignores facts about a pod with another name. If
-// the spec is such a fact, it adds a problem.
+// setFacts sets the pod's spec and the kubelet's grants to the pod's containers in np, the new version of a pod. If the
+// event brought no new spec or grants, setFacts copies them from old, the earlier version of the pod. setFacts ignores
+// a spec or grants with the name of another pod. For such a spec, it also adds a problem.
 func (d *draft) setFacts(np, old *Pod) {
 	np.Spec, np.Granted = cmp.Or(d.facts.Specs[np.Pod.UID], old.Spec), cmp.Or(d.facts.Granted[np.Pod.UID], old.Granted)
 	if s := np.Spec; s != nil && (s.UID != np.Pod.UID || s.Namespace != np.Pod.Namespace || s.Name != np.Pod.Name) {

@@ -25,12 +25,12 @@ func (n *view) grantedCPUs(p *Pod, container string, requested *lifecycle.Resour
 }
 
 // placeExternal makes a container own the CPUs that the kubelet or resource claims gave it, if the policy lets the
-// kubelet or resource claims decide who owns CPUs. All other containers lose these CPUs. The container's record does
-// not have these CPUs, because the kubelet or the claims report them again after a restart. placeExternal reports
-// whether the container owns CPUs.
+// kubelet or resource claims decide who owns CPUs. Containers in pools lose these CPUs. The container's record does not
+// have these CPUs, because the kubelet or the claims report them again after a restart. placeExternal reports whether
+// the container owns CPUs.
 func (s *placer) placeExternal() bool {
 	t := s.termsNow()
-	if t.NoGrantReason == nil || !s.n.policy.Place {
+	if t.NoGrantReason == nil || !s.n.policy.PlacementOn {
 		return false
 	}
 	cpus := t.External.CPUs
@@ -56,9 +56,10 @@ func (s *placer) placeExternal() bool {
 	return true
 }
 
-// otherOwner returns an OwnedError if another container owns some of the CPUs in g, which the kubelet or resource
-// claims gave to the container with the key; otherwise nil. If the kubelet or resource claims also gave the CPUs to
-// that other container, and it is not alive, otherOwner ends its grant first.
+// otherOwner checks whether a container with the given key can own the CPUs in g, which the kubelet or resource claims
+// gave it. If another container owns some of these CPUs, otherOwner returns an OwnedError. But if the kubelet or
+// resource claims also gave the other container its CPUs, and the other container is not alive, otherOwner ends the
+// other container's grant and returns nil.
 func (n *view) otherOwner(key placement.Key, g placement.ExternalGrant) *placement.OwnedError {
 	for {
 		var taken *placement.OwnedError
@@ -70,7 +71,8 @@ func (n *view) otherOwner(key placement.Key, g placement.ExternalGrant) *placeme
 			return nil
 		}
 		runs := func(c *Container) bool { return c.Key == taken.Owner.Key && c.Alive() }
-		// After a restart, the grant of a container that is between two attempts has no container name.
+		// A pod's grant without a container name is for a container that had ended when the agent restarted, and that
+		// the kubelet will create again.
 		given := placement.IsExternal(taken.Owner.From) || g.From == placement.ByClaims && taken.Owner.Key.Container == ""
 		if !given || slices.ContainsFunc(n.changedContainers(true), runs) {
 			return taken
@@ -79,8 +81,9 @@ func (n *view) otherOwner(key placement.Key, g placement.ExternalGrant) *placeme
 	}
 }
 
-// externallyOwned returns those of the CPUs that the kubelet, or resource claims under authority: dra, gave to
-// containers of other pods. owner is the first of these pods by name. CPUs with an owner in the ledger do not count.
+// externallyOwned returns the part of cpus that the kubelet, or resource claims under authority: dra, gave to
+// containers of pods other than p. owner is the first of these pods by name. CPUs with an owner in the ledger do not
+// count.
 func (n *view) externallyOwned(p *Pod, cpus topology.Set) (both topology.Set, owner string) {
 	for _, c := range n.changedContainers(n.base.containersWithCPUList > 0) {
 		if c.Pristine.CPU.CPUs == "" && c.Claims == nil || !c.Alive() || c.Key.PodUID == p.Pod.UID || c.Assignment.Pool == placement.Exclusive {
@@ -99,15 +102,16 @@ func (n *view) externallyOwned(p *Pod, cpus topology.Set) (both topology.Set, ow
 // updatePools decides containers in pools again if they may use other CPUs now. It does nothing if, in this event, the
 // kubelet or resource claims neither granted CPUs nor ended such a grant.
 func (d *draft) updatePools() {
-	if d.n.policy.Place && d.grantedCPUsChanged() {
+	if d.n.policy.PlacementOn && d.grantedCPUsChanged() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
 			return c.Pristine.CPU.CPUs != "" && !slices.Contains(d.plan.ReassignedContainers, c.ID) && d.n.allowedPoolCPUs(p, c) != c.Assignment.AllowedCPUs
 		})
 	}
 }
 
-// regrant makes containers own the CPUs that another program gave them, if these CPUs had another owner in the ledger
-// before and have no owner now. The runtime may report the end of the earlier owner later than the new grant.
+// regrant makes containers own the CPUs that the kubelet or resource claims gave them, if another container owned these
+// CPUs in the ledger until now. This happens because the runtime can report the end of the earlier owner after the new
+// grant.
 func (d *draft) regrant() {
 	if d.n.policy.othersDecideCPUs() && d.freesCPUs() {
 		d.placeAgainWhere(func(p *Pod, c *Container) bool {
@@ -120,7 +124,8 @@ func (d *draft) regrant() {
 	}
 }
 
-// placeAgainWhere decides all live containers in pools again for which the function meets returns true.
+// placeAgainWhere decides some containers again: all live containers in pools for which the function meets returns
+// true.
 func (d *draft) placeAgainWhere(meets func(*Pod, *Container) bool) {
 	for _, id := range slices.Concat(d.n.base.Containers(), d.n.changeOrder) {
 		c := d.n.container(id)
@@ -140,7 +145,7 @@ func (d *draft) placeAgainWhere(meets func(*Pod, *Container) bool) {
 	}
 }
 
-// freesCPUs reports whether CPUs may have become free in this event, because the grants in the ledger changed or
+// freesCPUs reports whether CPUs have possibly become free in this event, because the grants in the ledger changed or
 // because a container that owned CPUs ended.
 func (d *draft) freesCPUs() bool {
 	return d.n.ledger.grantsChanged || slices.ContainsFunc(d.n.changeOrder, func(id string) bool {

@@ -16,7 +16,7 @@ import (
 func (d *draft) checkLaterContainers() {
 	c, p := d.plan.Container, d.plan.Pod
 	t := &d.n.policy.Topology
-	if !t.RefuseUnaligned || !t.applies(d.n.machine) || p.Spec == nil || p.Intent.CPUs.IsSet() || p.Intent.NUMA.IsSet() || !d.n.policy.Place || !d.n.terms(p).ChoosesCPUsOrMemory {
+	if !t.RefuseUnaligned || !t.applies(d.n.machine) || p.Spec == nil || p.Intent.CPUs.IsSet() || p.Intent.NUMA.IsSet() || !d.n.policy.PlacementOn || !d.n.terms(p).ChoosesCPUsOrMemory {
 		return
 	}
 	if own, known := p.Spec.Container(c.Name); !known || !hasQuotaOfSpec(own, &c.Pristine) || d.hasOtherContainers(c) {

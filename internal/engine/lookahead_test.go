@@ -83,7 +83,7 @@ func aligning(t testing.TB, policy numahints.Policy, pod bool) *State {
 	t.Helper()
 	m, p := t16(t, "2s x 2n x 2c, 1GiB/node")
 	p.Pools.Reserved, p.Pools.Shared, p.Pools.Reclaimed = topology.Set{}, m.Online(), m.Online()
-	p.Placement = &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m), Whole: pools.WholeGuaranteed, NearDevices: true}
+	p.Placement = &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m), WholeCPUs: pools.WholeGuaranteed, NearDevices: true}
 	p.Topology = TopologyManager{Policy: policy, PodScope: pod, RefuseUnaligned: true, AlignedResources: []string{"cpu", "memory", "example.com/card"}}
 	return NewState(m, p)
 }

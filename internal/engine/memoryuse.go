@@ -12,15 +12,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// nodeUse is how much memory, or how many bytes of huge pages of one size, containers may use of each NUMA node. The
-// state updates it whenever a container changes, so that a decision need not visit all containers.
+// nodeUse is how many bytes containers can use of each NUMA node: bytes of memory, or bytes of huge pages of one size.
+// The state updates its nodeUse values whenever a container changes, so that a decision need not visit all containers.
 type nodeUse struct {
-	byContainer map[string]nodeBytes // how much each container may use, by container id
-	singleNode  map[string]uint64    // the bytes of the containers that may use only one node, by the node's id
-	multiNode   map[string]bool      // the ids of the containers that may use several nodes
+	byContainer map[string]nodeBytes // how much each container can use, by container id
+	singleNode  map[string]uint64    // the sum of the bytes of the containers that can use only one node, by the node's id
+	multiNode   map[string]bool      // the ids of the containers that can use several nodes
 }
 
-// nodeBytes is how many bytes one container may use, and on which NUMA nodes.
+// nodeBytes is how many bytes one container can use, and on which NUMA nodes.
 type nodeBytes struct {
 	list  string // the ids of the nodes, as a kernel list
 	bytes uint64
@@ -35,28 +35,29 @@ func (u nodeUse) clone() nodeUse {
 	return nodeUse{byContainer: maps.Clone(u.byContainer), singleNode: maps.Clone(u.singleNode), multiNode: maps.Clone(u.multiNode)}
 }
 
-// replace sets how many bytes a container may use and on which nodes. If now is zero, it removes the container.
+// replace sets how many bytes a container can use and on which nodes (now). If now is zero, replace removes the
+// container.
 func (u nodeUse) replace(id string, now nodeBytes) {
 	old := u.byContainer[id]
 	if old == now {
 		return
 	}
-	if delete(u.multiNode, id); old.oneNode() {
+	if delete(u.multiNode, id); old.hasOneNode() {
 		u.singleNode[old.list] -= old.bytes
 	}
 	switch u.byContainer[id] = now; {
 	case now == nodeBytes{}:
 		delete(u.byContainer, id)
-	case now.oneNode():
+	case now.hasOneNode():
 		u.singleNode[now.list] += now.bytes
 	default:
 		u.multiNode[id] = true
 	}
 }
 
-// memoryOf returns how much memory a container may use, and on which nodes; zero if that is not known. Only memory
-// limits in Guaranteed pods count, because these equal the requests. Other limits may be arbitrarily large. If such
-// limits counted, a node with free memory could look full.
+// memoryOf returns how much memory a container can use, and on which nodes; zero if that is not known. Only memory
+// limits in Guaranteed pods count, because there the limits equal the requests. Other limits can be arbitrarily large.
+// If such limits counted, a node with free memory could look full.
 func memoryOf(p *Pod, c *Container) (of nodeBytes) {
 	if c == nil || p == nil || !c.Alive() || c.Pristine.Memory.Limit.V <= 0 || p.Intent.QoS != intent.Guaranteed {
 		return of
@@ -67,8 +68,8 @@ func memoryOf(p *Pod, c *Container) (of nodeBytes) {
 	return of
 }
 
-// oneNode reports whether the container may use exactly one node.
-func (c nodeBytes) oneNode() bool { return c.list != "" && !strings.ContainsAny(c.list, ",-") }
+// hasOneNode reports whether the container can use exactly one node.
+func (c nodeBytes) hasOneNode() bool { return c.list != "" && !strings.ContainsAny(c.list, ",-") }
 
 // updateUse updates memoryUse and hugePageUse after a change of one container. c is nil if the container was removed.
 func (s *State) updateUse(id string, c *Container) {
@@ -91,9 +92,9 @@ func (s *State) updateUseOfPods(pods map[string]*Pod) {
 	}
 }
 
-// freeMemory returns the memory of each node that the memory limits of containers leave free, in bytes; nil if the
-// memory of the nodes is not known. It assumes that a container with several nodes fills the nearest node first. The
-// containers in expected, which no runtime has reported yet, also count.
+// freeMemory returns how many bytes of each node's memory remain if each container uses as much memory as its limit
+// allows; nil if the memory of the nodes is not known. A container with several nodes is assumed to fill the nearest
+// node first. The containers in expected, which no runtime has reported yet, also count.
 func (n *view) freeMemory(expected map[*Container]*Pod) []uint64 {
 	free := make([]uint64, len(n.machine.Nodes))
 	known := false
@@ -104,12 +105,12 @@ func (n *view) freeMemory(expected map[*Container]*Pod) []uint64 {
 	if !known {
 		return nil
 	}
-	users := n.usersOf(n.base.memoryUse, memoryOf, n.containers)
+	users := n.totalUseOf(n.base.memoryUse, memoryOf, n.containers)
 	for c, p := range expected {
 		users.add(p, c, memoryOf(p, c))
 	}
-	// A container that may use all nodes, and whose memory should be near none of them, does not count: the nodes that
-	// it uses are unknown.
+	// If a container can use all nodes, and need not have its memory near certain CPUs, the container does not count:
+	// it is unknown which nodes it uses.
 	users.multiNode = slices.DeleteFunc(users.multiNode, func(w multiNodeUser) bool {
 		ids, _ := topology.ParseList(w.list)
 		return len(ids) >= len(n.machine.Nodes) && n.nearMemoryCPUs(w.pod, w.c).Empty()
@@ -118,13 +119,13 @@ func (n *view) freeMemory(expected map[*Container]*Pod) []uint64 {
 	return free
 }
 
-// nodeUsers is how much memory all containers may use, in the form that subtractUse needs.
-type nodeUsers struct {
-	singleNode map[string]uint64 // the bytes of containers that may use only one node, by the node's id
+// totalUse is how many bytes all containers can use, in the form that subtractUse needs.
+type totalUse struct {
+	singleNode map[string]uint64 // the sum of the bytes of the containers that can use only one node, by the node's id
 	multiNode  []multiNodeUser
 }
 
-// multiNodeUser is a container that may use several nodes, with the bytes and the nodes that it may use.
+// multiNodeUser is a container that can use several nodes, with the bytes and the nodes that it can use.
 type multiNodeUser struct {
 	nodeBytes
 
@@ -132,20 +133,21 @@ type multiNodeUser struct {
 	c   *Container
 }
 
-// add adds what one container may use.
-func (u *nodeUsers) add(p *Pod, c *Container, now nodeBytes) {
+// add adds what one container can use.
+func (u *totalUse) add(p *Pod, c *Container, now nodeBytes) {
 	switch {
-	case now.oneNode():
+	case now.hasOneNode():
 		u.singleNode[now.list] += now.bytes
 	case now != nodeBytes{}:
 		u.multiNode = append(u.multiNode, multiNodeUser{now, p, c})
 	}
 }
 
-// usersOf returns how much memory all containers may use: kept, the use in the base state, with the given changes of
-// containers. The function useOf returns what a container may use. In changes, a removed container is nil.
-func (n *view) usersOf(kept nodeUse, useOf func(*Pod, *Container) nodeBytes, changes map[string]*Container) nodeUsers {
-	out := nodeUsers{singleNode: map[string]uint64{}}
+// totalUseOf returns how many bytes all containers can use. The parameter kept has the bytes in the base state. The
+// parameter changes has the new versions of changed containers, and nil for removed containers. For a changed
+// container, the function useOf computes the bytes.
+func (n *view) totalUseOf(kept nodeUse, useOf func(*Pod, *Container) nodeBytes, changes map[string]*Container) totalUse {
+	out := totalUse{singleNode: map[string]uint64{}}
 	if n.ignoresBase {
 		kept = nodeUse{}
 	}
@@ -157,7 +159,7 @@ func (n *view) usersOf(kept nodeUse, useOf func(*Pod, *Container) nodeBytes, cha
 		}
 	}
 	for id, c := range changes {
-		if old := kept.byContainer[id]; old.oneNode() {
+		if old := kept.byContainer[id]; old.hasOneNode() {
 			out.singleNode[old.list] -= old.bytes
 		}
 		if c != nil {
@@ -168,9 +170,9 @@ func (n *view) usersOf(kept nodeUse, useOf func(*Pod, *Container) nodeBytes, cha
 	return out
 }
 
-// subtractUse subtracts what containers may use from the free bytes of each node. Containers that may use few nodes
+// subtractUse subtracts what containers can use from the free bytes of each node. Containers that can use few nodes
 // come first.
-func (n *view) subtractUse(free []uint64, users nodeUsers) {
+func (n *view) subtractUse(free []uint64, users totalUse) {
 	for i := range n.machine.Nodes {
 		free[i] -= min(free[i], users.singleNode[strconv.Itoa(n.machine.Nodes[i].ID)])
 	}

@@ -19,9 +19,10 @@ func (s *placer) chooseMemory() {
 }
 
 // bindMemory binds a new container to memory nodes. A container that owns CPUs, is in a balloon, or is bound to NUMA
-// nodes gets the memory nodes near its CPUs, and further nodes if these have too little free memory. If another pod has
-// NUMA nodes exclusively, a container in the shared or reclaimed pool gets all other nodes. bindMemory changes nothing
-// if the kubelet chose memory nodes, or if the placement policy leaves the nodes as the runtime requested them.
+// nodes gets the memory nodes near its CPUs. If the nearest nodes have too little free memory, the container gets
+// further nodes, too. If another pod has NUMA nodes exclusively, a container in the shared or reclaimed pool gets all
+// nodes except those. bindMemory changes nothing if the kubelet chose memory nodes, or if the placement policy leaves
+// the nodes as the runtime requested them.
 func (s *placer) bindMemory() {
 	if s.c.Assignment.Memory.KeepRequested {
 		return
@@ -62,8 +63,8 @@ func (s *placer) bindMemory() {
 	s.c.Mems = topology.FormatList(s.withHugePageNodes(ids, every, q))
 }
 
-// withHugePageNodes adds memory nodes to ids until the container's huge pages fit, the nearest nodes first. It adds
-// nodes of q.AllowedNodes. If the huge pages do not fit on these nodes, it adds nodes of allNodes.
+// withHugePageNodes adds memory nodes to ids, the nearest nodes first, until the container's huge pages fit on the
+// nodes. It chooses from q.AllowedNodes. If the huge pages do not fit on the allowed nodes, it chooses from allNodes.
 func (s *placer) withHugePageNodes(ids, allNodes []int, q choose.MemoryRequest) []int {
 	for _, r := range s.hugePageHints() {
 		q.Bytes, q.Free, q.FallbackKinds = r.Counts.Need, r.Counts.Free, nil
@@ -84,9 +85,10 @@ func (s *placer) withHugePageNodes(ids, allNodes []int, q choose.MemoryRequest) 
 	return slices.Compact(ids)
 }
 
-// memoryOfKinds returns the nearest node of each memory kind, and more nodes of these kinds if the container's memory
-// does not fit. It adds a problem for each kind of which no NUMA node has free memory. If this is so for all kinds, it
-// returns the nearest DRAM nodes, or all allowed nodes if there is no DRAM node.
+// memoryOfKinds returns, for each of the memory kinds, the nearest NUMA node with free memory of this kind. If the
+// container's memory does not fit on these nodes, the result has more nodes of the kinds. If no node has free memory of
+// a kind, memoryOfKinds adds a problem for the kind. If no node has free memory of any of the kinds, the result has the
+// nearest DRAM nodes, or all allowed nodes if there is no DRAM node.
 func (s *placer) memoryOfKinds(q choose.MemoryRequest, kinds []topology.MemoryKind) (ids []int) {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -148,8 +150,8 @@ func (n *view) nearMemoryCPUs(p *Pod, c *Container) (cpus topology.Set) {
 }
 
 // memoryNodes returns the ids of the NUMA nodes that have memory and that no other pod has exclusively. bounded reports
-// whether another pod has a node exclusively. If other pods have all DRAM nodes exclusively, memoryNodes returns all
-// nodes with memory, and bounded is false.
+// whether the result lacks nodes because other pods have them exclusively. If other pods have all DRAM nodes
+// exclusively, memoryNodes returns all nodes with memory, and bounded is false.
 func (s *placer) memoryNodes() (usable []int, bounded bool) {
 	var all []int
 	othersCPUs, ordinary := s.n.ledger.ExclusiveNodeCPUsOfOthers(s.p.Pod.UID), false

@@ -24,8 +24,8 @@ func (n *view) ownedOrReserved(p *Pod) topology.Set {
 	return n.ledger.CPUsOfPod(p.Pod.UID).Union(n.ledger.ReservedForPod(p.Pod.UID))
 }
 
-// unusableCPUs returns the CPUs that the container owns and cannot use now. If the container is created again and all
-// containers of its pod own the same CPUs, the result includes the reserved CPUs of the pod.
+// unusableCPUs returns the CPUs that the container owns and cannot use now. If the container was created again and all
+// containers of its pod own the same CPUs, the CPUs that are reserved for the pod's containers count as owned, too.
 func (s *placer) unusableCPUs() topology.Set {
 	own := s.c.Stamp.CPUs.Union(s.n.ledger.ReservedCPUs(s.c.Key))
 	if s.c.Stamp.CPUs.Empty() && (s.p.Intent.CPUs.IsSet() || s.n.ownSameCPUs(s.p)) {
@@ -65,9 +65,9 @@ func (s *placer) placeWaitingOwner() bool {
 	return true
 }
 
-// reserveUnusableCPUs handles a container that can use none of the CPUs that it owns now. It reserves these CPUs for
-// the container, and adds a problem. If another pod owns some of these CPUs now, the container loses all of them
-// instead.
+// reserveUnusableCPUs handles a container that owns CPUs but can currently use none of them. It reserves these CPUs for
+// the container, and adds a problem. But if another pod has meanwhile become the owner of some of these CPUs, the
+// container loses all of them.
 func (s *placer) reserveUnusableCPUs(from string) {
 	if s.n.ledger.Check(s.c.Key, s.c.Stamp.CPUs) != nil {
 		s.c.Stamp.CPUs, s.c.Stamp.Stale = topology.Set{}, true
@@ -77,8 +77,8 @@ func (s *placer) reserveUnusableCPUs(from string) {
 	s.reportUnusable(from, s.c.Stamp.CPUs, "the container runs in a shared pool")
 }
 
-// reportUnusable adds problems for CPUs that the container owns and cannot use now. The clause then says on which CPUs
-// the container runs instead.
+// reportUnusable adds problems for CPUs that the container owns and cannot use now. The parameter then is a clause that
+// says on which CPUs the container runs instead.
 func (s *placer) reportUnusable(key string, cpus topology.Set, then string) {
 	for _, q := range []struct {
 		cpus       topology.Set
@@ -98,8 +98,8 @@ func (s *placer) reportUnusable(key string, cpus topology.Set, then string) {
 	}
 }
 
-// staysOnOwnCPUs reports whether a container can use some of the CPUs that it owned before, and may still own these
-// CPUs. old is the earlier version of the container.
+// staysOnOwnCPUs reports whether the container can use some of the CPUs that it owned before, and the policy and other
+// grants still let it own them. old is the earlier version of the container.
 func (s *placer) staysOnOwnCPUs(old *Container) bool {
 	left := s.n.ownedBy(old).And(s.n.usableCPUs(s.p))
 	return !left.Empty() && s.n.checkGrantable(s.p, old.Key, left) == nil
@@ -121,9 +121,9 @@ func (s *placer) withReservedCPUs(have topology.Set) topology.Set {
 	return have.Union(s.n.ledger.ReservedCPUs(s.c.Key))
 }
 
-// ownOrReserve grants the container with the key those CPUs of all that the pod can use now, and reserves the other
-// CPUs of all for the container. It does nothing if another pod owns some of the CPUs, or if some of the usable CPUs
-// are in pools.reserved.
+// ownOrReserve divides the CPUs in all for the container with the given key. It grants those CPUs that the pod can use
+// now, and reserves the others for the container. It does nothing if another pod owns some of the CPUs, or if some of
+// the usable CPUs are in pools.reserved.
 func (n *view) ownOrReserve(pod *Pod, key placement.Key, all topology.Set, from string) {
 	cpus := all.And(n.usableCPUs(pod))
 	if n.ledger.Check(key, all) != nil || !cpus.And(n.policy.Pools.Reserved).Empty() {

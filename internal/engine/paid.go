@@ -10,7 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// lowersCPU reports whether a change of resources from was to now lowers the CPU request or the CPU limit.
+// lowersCPU compares two versions of resources, was (old) and now (new). It reports whether the new CPU request or CPU
+// limit is lower than the old one.
 func lowersCPU(was, now *lifecycle.Resources) bool {
 	before, after := intent.LimitMilli(&was.CPU), intent.LimitMilli(&now.CPU)
 	return intent.MilliFromShares(now.CPU.Shares.V) < intent.MilliFromShares(was.CPU.Shares.V) || after > 0 && (before == 0 || after < before)
@@ -56,9 +57,10 @@ func (p *Pod) withAccountedResize(was, now, live *lifecycle.Resources) *Pod {
 	return p.withSum(next)
 }
 
-// withRecountedSum returns the pod with a new sum of its resources after a resize of a container, if the known sum
-// comes from a Synchronize and may be old. was and now are the container's requests before and after the resize. The
-// new sum is the known sum plus the increase, but at most the requests of live and ended containers plus the pod's
+// withRecountedSum returns the pod with a new sum of its resources after a resize of a container. It is for a known sum
+// that comes from a Synchronize and is possibly old. was and now are the container's requests before and after the
+// resize. live and ended are the sums of the requests of the pod's live and ended containers. If the container requests
+// more now, the new sum is the known sum plus the increase. But the new sum is at most live plus ended plus the pod's
 // overhead. Without this limit, an old sum that is too large would look like pod-level resources.
 func (p *Pod) withRecountedSum(was, now, live, ended *lifecycle.Resources) *Pod {
 	if !p.paidCPUs(p.Pod.Resources).Known() {
@@ -110,9 +112,9 @@ func adjustedSum(sum, oldValue, newValue, live int64) int64 {
 	return max(sum, live)
 }
 
-// paidAtResize returns how many CPUs a pod may own at a resize, and the resources that pay for these CPUs. These are
-// the known sum of the pod's resources, or live, the sum of the live containers' requests. live counts if it pays for
-// more CPUs, because the known sum is then too old.
+// paidAtResize returns how many CPUs a pod may own after a resize, and the resources that pay for these CPUs. Usually,
+// the known sum of the pod's resources pays. If live, the sum of the live containers' requests, pays for more CPUs, the
+// known sum is too old, and live pays instead.
 func (p *Pod) paidAtResize(live *lifecycle.Resources) (n int, sum *lifecycle.Resources) {
 	whole, parts := p.paidCPUs(p.Pod.Resources), p.paidCPUs(live)
 	if parts.CPUs > whole.CPUs {
@@ -201,17 +203,17 @@ func (s *placer) reportLostAllCPUs(key string, had int) {
 // they do not count. requested are the resources of the container.
 func noCPUsReason(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
-		if paid := p.paidCPUs(r); paid.Known() && paid.CPUs == 0 { // the sum may be enough where only the container counts
+		if paid := p.paidCPUs(r); paid.Known() && paid.CPUs == 0 { // sum possibly pays for CPUs although the container's own request does not
 			return fmt.Errorf("a CPU %s of %s is less than one whole CPU", paid.DeterminedBy, intent.FormatMilli(paid.Milli))
 		}
 	}
 	return errors.New("the number of CPUs is not known, because neither the pod nor the container has a CPU request")
 }
 
-// previousLargerAttempt returns the previous attempt of a new container c if that attempt requested more CPU. The
-// engine then treats the new attempt like a resize, even if other containers own the CPUs of the pod. If only the
-// request of c itself decides how many CPUs c owns, previousLargerAttempt returns c. It returns nil if there are no
-// CPUs that the agent or a scheduler chose and that the container or its pod owned before.
+// previousLargerAttempt decides whether the creation of the container c counts as a resize, and returns the container
+// before the resize; nil if it is no resize. If the previous attempt of c requested more CPU than c, the result is the
+// previous attempt. Otherwise, if only the request of c itself determines how many CPUs c owns, the result is c. The
+// result is always nil if neither c nor its pod owned CPUs before that the agent or a scheduler chose.
 func (d *draft) previousLargerAttempt(p *Pod, c *Container) *Container {
 	if g, owns := d.n.ownedBefore(p, c.Key); d.n.ignoresBase || !owns || placement.IsExternal(g.From) || d.n.container(c.ID) != nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 // assignedCPUs returns the CPUs that a scheduler assigned to the pod. The error, a sentence for users, says why the
 // container with the key cannot own these CPUs. requested are the resources of the container; nil for the pod itself.
 func (n *view) assignedCPUs(p *Pod, key placement.Key, requested *lifecycle.Resources) (topology.Set, error) {
-	if !p.Intent.CPUs.IsSet() || !n.policy.Place {
+	if !p.Intent.CPUs.IsSet() || !n.policy.PlacementOn {
 		return topology.Set{}, nil
 	}
 	list := topology.FormatList(p.Intent.CPUs.V)
@@ -51,8 +51,8 @@ func (n *view) refusesCPUs(namespace string) bool {
 	return n.policy.Rules.For(intent.AssignedCPUs, namespace).Decision == intent.Refuse
 }
 
-// checkGrantable returns nil if the container with the key may own these CPUs. Otherwise the error is the reason, as a
-// sentence.
+// checkGrantable returns nil if the container with the given key may own the CPUs. Otherwise the error says why not, as
+// a sentence.
 func (n *view) checkGrantable(p *Pod, key placement.Key, cpus topology.Set) error {
 	pools := &n.policy.Pools
 	format := func(s topology.Set) string { return intent.Printable(n.machine.Format(s)) }
@@ -112,7 +112,7 @@ const RecreateHint = "the container can get them when it is created again"
 // nil for none.
 func (s *placer) place(rec *Record) {
 	old := s.n.container(s.c.ID)
-	s.c.NeverPlaced = !s.n.policy.Place && s.c.Stamp.CPUs.Empty() && (old != nil && old.NeverPlaced || old == nil && (rec == nil || rec.NeverPlaced))
+	s.c.NeverPlaced = !s.n.policy.PlacementOn && s.c.Stamp.CPUs.Empty() && (old != nil && old.NeverPlaced || old == nil && (rec == nil || rec.NeverPlaced))
 	if s.placeExternal() || s.placeOnRecordedCPUs(rec) {
 		return
 	}
@@ -121,7 +121,7 @@ func (s *placer) place(rec *Record) {
 		return
 	}
 	cpus, err := s.n.assignedCPUs(s.p, s.c.Key, &s.c.Pristine)
-	if !isNew && err == nil && s.p.Intent.CPUs.IsSet() && s.n.policy.Place {
+	if !isNew && err == nil && s.p.Intent.CPUs.IsSet() && s.n.policy.PlacementOn {
 		// The CPUs were refused when the container was created, so the container's record does not have them. The
 		// container must not get the CPUs now, because it would lose them at the next restart of the agent.
 		err = errors.New("the agent could not grant the assigned CPUs when the container was created; " + RecreateHint)
@@ -145,10 +145,10 @@ func (s *placer) place(rec *Record) {
 	s.placeInPool(isNew)
 }
 
-// placeOnRecordedCPUs gives a container the CPUs in its record, if the container may still own these CPUs. So a running
-// container keeps its CPUs. placeOnRecordedCPUs reports whether the container got the CPUs.
+// placeOnRecordedCPUs gives a container the CPUs in its record, if the policy and other grants still let it own them.
+// So a running container keeps its CPUs. placeOnRecordedCPUs reports whether the container got the CPUs.
 func (s *placer) placeOnRecordedCPUs(rec *Record) bool {
-	if rec == nil || rec.CPUs == "" || !s.n.policy.Place || s.n.refusesCPUs(s.p.Pod.Namespace) {
+	if rec == nil || rec.CPUs == "" || !s.n.policy.PlacementOn || s.n.refusesCPUs(s.p.Pod.Namespace) {
 		return false
 	}
 	from := cmp.Or(s.p.Intent.CPUs.Key, s.p.Intent.Class.Key, s.termsNow().Key, intent.KoordResourceStatus)
@@ -169,7 +169,7 @@ func (s *placer) placeOnRecordedCPUs(rec *Record) bool {
 	s.giveCPUs(cpus, from, "owned since the container was created")
 	owns := s.withReservedCPUs(cpus).Len()
 	if asks := s.requestedCount(owns); asks != 0 && asks != owns && !s.p.Intent.CPUs.IsSet() && !s.p.Intent.NUMA.V.Exclusive {
-		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, ownsOtherNumber(s.c.Assignment.From, asks, owns))
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, cpuCountProblem(s.c.Assignment.From, asks, owns))
 	}
 	return true
 }
@@ -194,7 +194,7 @@ func (s *placer) reportCPUsRefused() {
 func (s *placer) placeOnChosenCPUs() bool {
 	old := s.n.container(s.c.ID)
 	switch {
-	case s.p.Intent.CPUs.IsSet() || !s.n.policy.Place || !s.n.terms(s.p).ChoosesCPUsOrMemory:
+	case s.p.Intent.CPUs.IsSet() || !s.n.policy.PlacementOn || !s.n.terms(s.p).ChoosesCPUsOrMemory:
 		return false
 	case old != nil && old.Alive() && old.Assignment.Pool == placement.Exclusive && !placement.IsExternal(old.Assignment.From) && s.staysOnOwnCPUs(old):
 		cpus := s.n.ownedBy(old).And(s.n.usableCPUs(s.p))
@@ -230,8 +230,8 @@ func (s *placer) placeOnChosenCPUs() bool {
 	return true
 }
 
-// ownedBy returns the CPUs that a container owns. During a resize, the ledger changes before the containers,
-// so the ledger's grant counts first.
+// ownedBy returns the CPUs that a container owns. During a resize, the ledger changes before the containers. So if the
+// ledger has a grant for the container, ownedBy returns the granted CPUs.
 func (n *view) ownedBy(c *Container) topology.Set {
 	if g, owns := n.ledger.GrantOf(c.Key); owns {
 		return g.CPUs
@@ -263,7 +263,7 @@ func (s *placer) placeInPool(isNew bool) {
 // existing container keeps the class with which it was created.
 func (s *placer) setSchedulingClass(isNew bool) {
 	class := s.scheduling
-	if s.n.policy.Place {
+	if s.n.policy.PlacementOn {
 		scheduling, problems := placement.SchedulingOf(s.n.policy.Placement, placement.Subject{Intent: s.p.Intent, Pod: s.p.Pod, Name: s.c.Name})
 		if scheduling.Name != "" {
 			class = scheduling
@@ -285,8 +285,9 @@ func (n *view) allowedPoolCPUs(p *Pod, c *Container) topology.Set {
 		return p.AllowedCPUs
 	}
 	if c.Assignment.Pool != placement.Unclassified {
-		// If the kubelet grants CPUs to some containers, its cpuset for other containers has the remaining CPUs. This
-		// cpuset limits pools, too. If the kubelet granted no CPUs, the cpuset does not limit pools.
+		// If the kubelet grants exclusive CPUs to some containers, it requests a cpuset with the remaining CPUs for
+		// each other container. Such a cpuset limits a container in a pool. If the kubelet granted no CPUs, the
+		// requested cpuset does not limit the container.
 		if others, _ := n.externallyOwned(p, n.machine.Online()); others.Empty() {
 			return p.AllowedCPUs
 		}

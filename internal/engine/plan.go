@@ -13,7 +13,8 @@ import (
 // Record is what the agent stores about a container.
 type Record = lifecycle.Record
 
-// Facts are the inputs of a decision, in addition to the state and the event.
+// Facts are the inputs of a decision, in addition to the state and the event. The names Synchronize, Configure, Expect
+// and Inform in the comments are kinds of events.
 type Facts struct {
 	// Records are the trusted records of the event's containers, by container id.
 	Records map[string]Record
@@ -26,22 +27,22 @@ type Facts struct {
 	ParentCPUs map[string]string
 	// Balloons has the CPUs of each balloon before a Synchronize, by name, as kernel lists.
 	Balloons map[string]string
-	// KernelCPUs has the CPUs that the kernel gives to containers of a Synchronize, by container id, as kernel lists.
-	// It has the containers whose record is missing or may be older than a resize. If a record is not trusted, it has
-	// all containers.
+	// KernelCPUs has, by container id, the CPUs that the kernel gives to a container in a Synchronize, as kernel lists.
+	// The map has only containers whose record is missing or possibly older than a resize. But if any record is not
+	// trusted, the map has all containers.
 	KernelCPUs map[string]string
-	// KernelMems has the memory nodes that the kernel gives to containers of a Synchronize whose record has a
-	// cold start, by container id, as kernel lists.
+	// KernelMems has, by container id, the memory nodes that the kernel gives to a container in a Synchronize, as
+	// kernel lists. The map has only containers whose record has a cold start.
 	KernelMems map[string]string
-	// RunningCPUs has the CPUs that the kernel gives to each container of a Synchronize, by container id, as
-	// kernel lists. It is set only if the runtime cannot describe one of the containers.
+	// RunningCPUs has, by container id, the CPUs that the kernel gives to each container in a Synchronize, as kernel
+	// lists. The map is nil unless the runtime cannot describe one of the containers.
 	RunningCPUs map[string]string
 	// OwnedCPUs has the CPUs that pods are known to own at a Synchronize, by pod UID, as kernel lists.
 	OwnedCPUs map[string]string
 	// LentPods has the UIDs of the pods in OwnedCPUs whose CPUs reclaimed containers may use.
 	LentPods map[string]bool
-	// ExpectsMorePods means that a runtime may still create pods that are in OwnedCPUs. The CPUs of these pods are kept
-	// until an Expect event decides about the pods.
+	// ExpectsMorePods means that a runtime will possibly create pods that are in OwnedCPUs and that it does not list
+	// yet. The CPUs of these pods are kept until an Expect event decides about the pods.
 	ExpectsMorePods bool
 	// EndedSandboxes has the ids of sandboxes whose cgroup is gone and whose end no runtime reported.
 	EndedSandboxes map[string]bool
@@ -59,8 +60,8 @@ type Facts struct {
 	// PluginValues has the values that resource plugins allocate now for containers of an Inform, by pod UID and
 	// container name.
 	PluginValues map[string]map[string][]lifecycle.Value
-	// HostInterfaces reports whether the host has a network interface, by name, for the interfaces that a new
-	// container requests. It is nil if that is unknown.
+	// HostInterfaces has an entry for each network interface that a new container requests, by name. The value says
+	// whether the host has this interface. The map is nil if that is unknown.
 	HostInterfaces map[string]bool
 	// NodeDevices are the node's CDI devices, if a new container requests CDI devices.
 	NodeDevices []lifecycle.NodeDevice
@@ -84,7 +85,8 @@ type GroupChange struct {
 	Before  topology.Set
 	After   topology.Set
 	Members []string // container ids, sorted
-	// UsesFallbackCPUs means that other containers own every CPU that the group may use, so the group gets other CPUs.
+	// UsesFallbackCPUs means that other containers own all CPUs that are meant for the group, so the group gets other
+	// CPUs.
 	UsesFallbackCPUs bool
 }
 
@@ -128,8 +130,8 @@ type Plan struct {
 	// if there is no such reason.
 	NotExpectedReason string
 
-	baseGeneration uint64
-	draft          *draft
+	baseGeneration uint64 // State.Generation when the plan was made; Commit checks that it is still the same
+	draft          *draft // the changes that Commit applies to the state
 }
 
 // GrantsChanged reports whether the owned, lent or reserved CPUs changed.
@@ -260,7 +262,7 @@ func (s *State) joinGroup(c *Container) {
 	}
 }
 
-// groupsSince iterates over the CPU groups whose CPUs may differ between the layout l and the state's layout.
+// groupsSince iterates over the CPU groups whose CPUs possibly differ between the layout l and the state's layout.
 func (s *State) groupsSince(l *placement.Layout) iter.Seq[*groupMembers] {
 	which, known := l.ChangedSince(s.layout)
 	if !known {
@@ -277,8 +279,8 @@ func (s *State) groupsSince(l *placement.Layout) iter.Seq[*groupMembers] {
 	}
 }
 
-// refreshGroups updates the CPUs of the changed groups and of new groups from the state's layout. anew means that the
-// machine or the policy changed, so that the kernel lists of all groups are made again.
+// refreshGroups sets the CPUs of CPU groups as the state's layout says. It handles the groups in changed and all new
+// groups. anew means that the machine or the policy changed, so that the kernel lists of all groups are made again.
 func (s *State) refreshGroups(changed []*groupMembers, anew bool) {
 	var open *placement.Layout // the layout that the pools would have if no CPU had an owner
 	for _, b := range append(changed, s.newGroups...) {

@@ -19,8 +19,8 @@ type PoolShare struct {
 }
 
 // PoolShares returns the pools that always exist, all balloons, and all other pools that have containers. For a balloon
-// without containers it returns only the CPUs that no other balloon uses. A container may have fewer CPUs than its
-// pool, because the cgroup of its pod may limit it.
+// without containers it returns only the CPUs that no other balloon uses. A container in a pool can have fewer CPUs
+// than the pool, because the cgroup of the container's Kubernetes pod limits its CPUs.
 func (s *State) PoolShares() []PoolShare {
 	type name struct {
 		pool  placement.PoolKind

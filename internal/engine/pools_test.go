@@ -27,7 +27,7 @@ func t16(t testing.TB, text string) (*topology.Machine, Policy) {
 	p.Pools.Reserved = set(t, m, "0,2")
 	p.Pools.Shared = m.Online().Minus(p.Pools.Reserved)
 	p.Pools.Reclaimed = p.Pools.Shared
-	p.Placement = &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m), Whole: pools.WholeGuaranteed, Lend: true}
+	p.Placement = &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m), WholeCPUs: pools.WholeGuaranteed, LendLSR: true}
 	return m, p
 }
 
@@ -194,10 +194,10 @@ func TestPools(t *testing.T) {
 			{name: "half", milli: 2500, cpus: "0,2-8,10-15"},
 			{name: "b", parent: "/burstable", milli: 2000, cpus: "0,2-8,10-15"},
 		}},
-		{name: "Kubernetes: whole CPUs of Burstable pods, too", change: func(p *Policy) { p.Placement.(*pools.Policy).Whole = pools.WholeAnywhere }, pods: []asking{
+		{name: "Kubernetes: whole CPUs of Burstable pods, too", change: func(p *Policy) { p.Placement.(*pools.Policy).WholeCPUs = pools.WholeAnywhere }, pods: []asking{
 			{name: "b", parent: "/burstable", milli: 2000, cpus: "1,9", mems: "0"},
 		}},
-		{name: "Kubernetes: nowhere", change: func(p *Policy) { p.Placement.(*pools.Policy).Whole = pools.WholeNowhere }, pods: []asking{{name: "a", milli: 2000, cpus: "0-15"}}},
+		{name: "Kubernetes: nowhere", change: func(p *Policy) { p.Placement.(*pools.Policy).WholeCPUs = pools.WholeNowhere }, pods: []asking{{name: "a", milli: 2000, cpus: "0-15"}}},
 
 		{name: "shared: as large as the requests, in whole cores in turn", pods: []asking{
 			{name: "a", level: "shared", milli: 1500, cpus: "8,10"}, {name: "b", level: "shared", milli: 2000, cpus: "4,8,10,12"},
@@ -298,7 +298,7 @@ func TestPodsOwnTogether(t *testing.T) {
 	// A container that is created again gets the same decision.
 	do(t, s, lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: pod, Container: side})
 	do(t, s, lifecycle.Event{Kind: lifecycle.StopPodSandbox, Pod: pod})
-	if len(s.Grants()) > 0 || s.Exclusive().Len() > 0 {
+	if len(s.Grants()) > 0 || s.OwnedCPUs().Len() > 0 {
 		t.Error("the end of a pod frees its CPUs")
 	}
 }

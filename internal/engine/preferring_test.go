@@ -117,7 +117,7 @@ func TestPreferences(t *testing.T) {
 			t.Parallel()
 			m := hybrid(t)
 			policy := Policy{
-				Dialects: intent.Dialects(), Place: true, Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
+				Dialects: intent.Dialects(), PlacementOn: true, Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 				Placement: &pools.Policy{Tree: choose.NewTree(m), NearDevices: true},
 			}
 			if c.change != nil {

@@ -53,12 +53,13 @@ func malformedReason(problems []lifecycle.Problem) string {
 	return ""
 }
 
-// Problems returns the current problems of a container: the problems of the decision about it that still exist, and the
-// problem that other containers have taken the CPUs of its NUMA nodes since.
+// Problems returns the current problems of a container. These are the problems that were found when the container was
+// decided and that still exist. If other containers have meanwhile taken all CPUs of the NUMA nodes that the container
+// should use, this is a further problem.
 func (s *State) Problems(c *Container) []lifecycle.Problem {
 	out := c.DecisionProblems()
 	p := s.Pod(c.PodID)
-	over := func(q lifecycle.Problem) bool { // the problem was a missing spec or grant, which is known now
+	over := func(q lifecycle.Problem) bool { // the problem was that a spec or a grant was missing, and it is known now
 		return p != nil && (q.Key == lifecycle.MissingSpecKey && p.Spec != nil || q.Key == lifecycle.MissingGrantsKey && p.Granted != nil)
 	}
 	if slices.ContainsFunc(out, over) {

@@ -13,8 +13,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// resize is a resize that is being decided: of a container, or of a pod's sum of resources. The owner is the container
-// whose owned CPUs the resize may change. It may be another container of the pod than the resized container.
+// resize is a resize that is being decided. Either one container was resized, or the sum of resources of a pod. The
+// field comments call the container whose owned CPUs can change because of the resize "the owner". The owner is the
+// resized container, or another container of its pod.
 type resize struct {
 	previousContainer *Container   // the owner before the resize
 	previousCPUs      topology.Set // the CPUs of the owner before the resize
@@ -34,17 +35,18 @@ type resize struct {
 	grantsRevoked bool
 }
 
-// ownSameCPUs reports whether all containers of a pod own the same CPUs. They own different CPUs if the runtime
-// did not report the sum of the pod's resources when they were created.
+// ownSameCPUs reports whether all containers of a pod own the same CPUs. They can own different CPUs although the agent
+// chooses CPUs for the whole pod: this is so if the runtime did not report the sum of the pod's resources when the
+// containers were created.
 func (n *view) ownSameCPUs(p *Pod) bool {
 	all := n.ledger.CPUsOfPod(p.Pod.UID)
 	others := slices.ContainsFunc(n.ledger.GrantsOfPod(p.Pod.UID), func(g placement.Grant) bool { return g.CPUs != all })
 	return !others && n.choosesCPUsForWholePod(p)
 }
 
-// resizedCPUs returns the CPUs of a container after a resize. have are the CPUs that it owned before. resizedCPUs adds
-// CPUs, or chooses which CPUs the container keeps. If it cannot reach the requested number, it returns have and adds a
-// problem.
+// resizedCPUs returns the CPUs of a container after a resize. The parameter have has the usable CPUs that the container
+// owned before. resizedCPUs adds CPUs, or chooses which CPUs the container keeps. If the container cannot get the
+// requested number of CPUs, resizedCPUs adds a problem and returns have.
 func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 	r := s.resize
 	r.previousCPUs, r.ownedTogether, r.cpusAdapted = have, s.n.ownSameCPUs(s.p), true
@@ -84,8 +86,9 @@ func (s *placer) resizedCPUs(have topology.Set) topology.Set {
 	return cpus
 }
 
-// resizeTo chooses n CPUs for a container that owns the usable CPUs in have. Its offline CPUs also count for n. If n is
-// smaller than before, the container first loses offline CPUs.
+// resizeTo chooses CPUs for a container that should own n CPUs. The parameter have has the CPUs that the container owns
+// and can use now. CPUs that the container owns and that are offline also count for n, but are not in the result. If
+// the container must lose CPUs, it loses the offline CPUs first.
 func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
 	all := s.withReservedCPUs(have)
 	switch numa := s.p.Intent.NUMA.V; {
@@ -103,9 +106,9 @@ func (s *placer) resizeTo(have topology.Set, n int, sum *lifecycle.Resources) (t
 	return kept, nil
 }
 
-// shrinkTo chooses which n CPUs a container keeps. have are the CPUs that the container can use. unusable are CPUs that
-// it owns but cannot use now; it loses these first. shrinkTo returns the kept CPUs of have, and sets Stamp.CPUs to the
-// kept CPUs of unusable.
+// shrinkTo chooses which n of its CPUs a container keeps. The parameter have has the owned CPUs that the container can
+// use now, and unusable has the other owned CPUs. The container loses the CPUs in unusable first. shrinkTo returns
+// those CPUs of have that the container keeps, and sets Stamp.CPUs to those CPUs of unusable that it keeps.
 func (s *placer) shrinkTo(have, unusable topology.Set, n int) topology.Set {
 	s.c.Stamp.CPUs = lowestCPUs(unusable, n-have.Len())
 	if n == 0 || have.Empty() {
@@ -116,7 +119,7 @@ func (s *placer) shrinkTo(have, unusable topology.Set, n int) topology.Set {
 	if err != nil {
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: cmp.Or(s.c.Assignment.From, s.p.Intent.Class.Key), Value: strconv.Itoa(n), Warning: true,
-			Reason: fmt.Sprintf("the container requests %d CPUs now and owned %d: %s", n, s.withReservedCPUs(have).Len(), err),
+			Reason: fmt.Sprintf("the container owned %d CPUs and now requests %d, but the policy could not choose which of them it keeps: %s", s.withReservedCPUs(have).Len(), n, err),
 			Then:   fmt.Sprintf("the container still keeps %d of these CPUs", w.N),
 		})
 		w.AnyCPUs = true
@@ -127,7 +130,7 @@ func (s *placer) shrinkTo(have, unusable topology.Set, n int) topology.Set {
 	return kept.CPUs
 }
 
-// growTo chooses more CPUs for a container that owns have, so that it owns n CPUs.
+// growTo adds CPUs to the usable CPUs that a container owns (have), so that the container owns n CPUs.
 func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (topology.Set, error) {
 	if err := s.n.policy.Rules.CheckCPUs(s.p.Pod.Namespace, n, s.p.payingResources(sum, &s.c.Pristine)); err != nil {
 		return have, err
@@ -140,15 +143,16 @@ func (s *placer) growTo(have topology.Set, n int, sum *lifecycle.Resources) (top
 	return got.CPUs, s.n.checkGrantable(s.p, s.c.Key, got.CPUs)
 }
 
-// targetCPUCount returns how many CPUs a container should own. owns is the number of CPUs that it owns now, and was is
-// the container before the resize. The result sum has the pod's resources with which the authorization rules check
-// whether the container may own so many CPUs. The result known is false if the container no longer requests CPUs of its
-// own; sum is then nil.
+// targetCPUCount returns n, the number of CPUs that the container should own, and key, the annotation or configuration
+// key because of which it owns CPUs. The parameter owns is the number of CPUs that the container owns now, and was is
+// the container before the resize. The result sum has the pod's resources from which the authorization rules compute
+// whether the container may own n CPUs. If the container no longer requests CPUs of its own, known is false and sum is
+// nil.
 //
-// If all containers of a pod own the same CPUs, the number follows from the sum of the pod's resources. Not every
-// runtime reports a change of this sum, and none reports it together with the container's request. If the containers'
-// requests together equalled the pod's sum before the resize, their new total counts. If they did not, for example
-// because the pod has pod-level resources, the pod's sum counts.
+// If all containers of a pod own the same CPUs, the number follows from the sum of the pod's resources. But the known
+// sum is possibly out of date: not every runtime reports a change of the sum, and no runtime reports the change
+// together with the container's request. So if the sum was equal to the total of the containers' requests before the
+// resize, the new total counts. Otherwise, for example because the pod has pod-level resources, the pod's sum counts.
 func (s *placer) targetCPUCount(was *Container, owns int) (n int, sum *lifecycle.Resources, key string, known bool) {
 	a, ok := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
 	if !ok {
@@ -167,11 +171,11 @@ func (s *placer) targetCPUCount(was *Container, owns int) (n int, sum *lifecycle
 	}
 	had, has := s.p.paidCPUs(&before).CPUs, s.p.paidCPUs(&after).CPUs
 	if r := s.resize; r != nil && has > owns && a.count != has && (a.count <= owns || has == was.RefusedCPUs) {
-		// The known requests of the containers are from before the refused resize. The runtime will report the new
-		// ones.
+		// The known requests of the containers are older than the resize of the pod. The runtime will report the new
+		// requests later.
 		return owns, s.p.Pod.Resources, a.key, true
 	}
-	// A pod never requests less than its containers together. So a lower sum is out of date.
+	// A pod never requests less than its containers together. So a sum that is less than their total is out of date.
 	if has != 0 && (had == a.count || had == owns || had == was.RefusedCPUs || had > a.count || has > a.count) {
 		return has, &after, a.key, true
 	}
@@ -185,17 +189,18 @@ func (s *placer) paidByResize(was *Container, owns int, after *lifecycle.Resourc
 	resizes := was != s.c // false if the same container is placed again to report the result of its resize
 	less, more := resizes && s.resize.requestsLess, resizes && s.resize.requestsMore
 	if n < owns && !less {
-		// The container does not request less than before. So a lower sum is out of date.
+		// The container does not request less than before. So resources that pay for fewer CPUs than the pod owns are
+		// out of date.
 		return owns, s.p.Pod.Resources
 	}
 	if less || !more && s.p.sumOutdated {
-		n = min(n, max(owns, was.RefusedCPUs)) // the container does not request more than before, and a higher sum may be out of date
+		n = min(n, max(owns, was.RefusedCPUs)) // the container does not request more than before, so resources that pay for more CPUs are possibly out of date
 	}
 	return n, sum
 }
 
-// podSum returns the sum of the requests of a pod's live containers. newVersion replaces the container with the same id
-// in this sum. If newVersion is nil, the sum is over the containers in the view.
+// podSum returns the sum of the requests of a pod's live containers in the view. If newVersion is not nil, its request
+// counts in place of the request of the container with the same id.
 func (n *view) podSum(p *Pod, newVersion *Container) lifecycle.Resources {
 	var all []*lifecycle.Resources
 	if newVersion != nil {
@@ -265,9 +270,9 @@ func (n *view) holdsCPUs(c *Container) bool {
 	return c.Alive() && (c.Assignment.Pool == placement.Exclusive || !c.Stamp.CPUs.Empty() && !n.ledger.ReservedCPUs(c.Key).Empty())
 }
 
-// resizeFromOther handles the resize of a container c that owns no CPUs, if other containers of its pod own CPUs
-// together. It adapts the number of these CPUs. The agent refused CPUs to c when c was created, but the request of c
-// also pays for the CPUs of its pod.
+// resizeFromOther handles the resize of a container c that owns no CPUs, although the other containers of its pod own
+// CPUs together. The agent refused CPUs to c when c was created. But the request of c still counts for the sum of the
+// pod's resources, so resizeFromOther adapts the number of CPUs that the other containers own.
 func (r *resize) resizeFromOther(d *draft, c *Container) {
 	if r.cpusAdapted || !r.requestsLess && !r.requestsMore || !d.n.ownSameCPUs(d.n.pod(c.PodID)) {
 		return
@@ -288,8 +293,8 @@ func (r *resize) resizeFromOther(d *draft, c *Container) {
 	r.failure = beside.failure
 }
 
-// resizeEndedOwner adapts the CPUs that a pod owns together, like resizeFromOther, if the containers that own them have
-// ended. When these containers are created again, they get the CPUs that the pod owns after the resize.
+// resizeEndedOwner adapts the number of CPUs that the containers of a pod own together, if all of these containers have
+// ended. When the containers are created again, they get the CPUs that the pod owns after the resize.
 func (r *resize) resizeEndedOwner(d *draft, podID string) {
 	p := d.n.pod(podID)
 	g, owns := d.n.ownedBefore(p, placement.Key{})
@@ -326,10 +331,10 @@ func (d *draft) resizePod(podID string) {
 	}
 }
 
-// requestedCount returns how many CPUs a container requests that owns the CPUs in its record; 0 if the number is not
-// known. If the record has the number of a refused resize, this number counts. Otherwise the number follows from the
-// runtime's report. It is not known if the containers together request less than their pod: the requests of the
-// containers or of the pod may then be out of date.
+// requestedCount returns how many CPUs a container requests that owns the CPUs in its record; 0 if this is not known.
+// If the record has the number that a refused resize requested, this number is the result. Otherwise the number follows
+// from the runtime's report. If the containers together request less than their pod, the number is not known, because
+// the known requests of the containers or of the pod are then possibly out of date.
 func (s *placer) requestedCount(owns int) int {
 	a, asks := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
 	switch {
@@ -348,10 +353,10 @@ func (s *placer) requestedCount(owns int) int {
 	return 0
 }
 
-// setRefusedCPUs handles a container that is created again. If an earlier resize was refused, the request of the
-// container pays for another number of CPUs than it owned before; then setRefusedCPUs sets RefusedCPUs to that number.
-// It reports whether the container owned CPUs before, or whether the resize of CPUs that its pod owns together was
-// refused.
+// setRefusedCPUs handles a container that is created again. If an earlier resize was refused, the container's request
+// pays for another number of CPUs than the container owned before. setRefusedCPUs then sets RefusedCPUs to the number
+// that the request pays for. It returns true if the container owned CPUs before. It also returns true if its pod owns
+// CPUs together and a resize of these CPUs was refused.
 func (s *placer) setRefusedCPUs() bool {
 	g, owns := s.n.ownedBefore(s.p, s.c.Key)
 	if !owns || g.Key != s.c.Key && g.RefusedCPUs == 0 {
@@ -368,8 +373,8 @@ func (s *placer) setRefusedCPUs() bool {
 }
 
 // ownedBefore returns the grant that a container had before it is created again: the grant of its earlier attempt. If
-// there is none and all containers of the pod own the same CPUs, ownedBefore returns the grant of another container, if
-// possible of one whose resize was refused.
+// there is no such grant and all containers of the pod own the same CPUs, the result is the grant of another container,
+// preferably of one whose resize was refused.
 func (n *view) ownedBefore(p *Pod, key placement.Key) (g placement.Grant, owns bool) {
 	if g, owns = n.ledger.GrantOf(key); owns || !n.ownSameCPUs(p) {
 		return g, owns
@@ -388,7 +393,7 @@ func (s *placer) reportCPUCountDiffers() {
 	n, _, key, known := s.targetCPUCount(s.c, owns)
 	a, _ := s.n.requestedCPUs(s.p, s.c.Name, &s.c.Pristine)
 	if known && n != owns && (a.count != owns || n == s.c.RefusedCPUs) && !s.p.Intent.NUMA.V.Exclusive {
-		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, ownsOtherNumber(key, n, owns))
+		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, cpuCountProblem(key, n, owns))
 	}
 	if !known {
 		reason := "the CPU request of the container is not a whole number now, and the container owns %d CPUs"
@@ -401,8 +406,8 @@ func (s *placer) reportCPUCountDiffers() {
 	}
 }
 
-// ownsOtherNumber returns the problem of a container that requests another number of CPUs (asks) than it owns (owns).
-func ownsOtherNumber(key string, asks, owns int) lifecycle.Problem {
+// cpuCountProblem returns the problem of a container that requests another number of CPUs (asks) than it owns (owns).
+func cpuCountProblem(key string, asks, owns int) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: strconv.Itoa(asks), Warning: true,
 		Reason: fmt.Sprintf("the container requests %d CPUs now and owns %d", asks, owns), Then: "the next resize of the container may succeed",

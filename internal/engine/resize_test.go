@@ -118,8 +118,8 @@ func resizeTo(t *testing.T, s *State, a asking, milli int64, pod bool) string {
 func checkOwned(t *testing.T, m *topology.Machine, s *State, cpus string) {
 	t.Helper()
 	c := s.Container("a")
-	if got := m.Format(c.Assignment.Owned); got != cpus || s.Exclusive() != c.Assignment.Owned || c.Stamp.CPUs != c.Assignment.Owned {
-		t.Errorf("it owns %s, the ledger says %s and its record %s, wanted %s", got, m.Format(s.Exclusive()), m.Format(c.Stamp.CPUs), cpus)
+	if got := m.Format(c.Assignment.Owned); got != cpus || s.OwnedCPUs() != c.Assignment.Owned || c.Stamp.CPUs != c.Assignment.Owned {
+		t.Errorf("it owns %s, the ledger says %s and its record %s, wanted %s", got, m.Format(s.OwnedCPUs()), m.Format(c.Stamp.CPUs), cpus)
 	}
 }
 

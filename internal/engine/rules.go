@@ -86,8 +86,8 @@ func (s *State) CountMatches(p *Plan) {
 // Condition is the condition of a hook, and the number of pods and containers that met it since the start of
 // the agent.
 type Condition struct {
-	Hook, Condition string
-	Matched         uint64
+	Hook, Condition string // the hook's name, and its condition as text
+	Matched         uint64 // the number of pods and containers that met the condition
 }
 
 // Conditions returns the conditions of hooks, in the order in which the hooks run.

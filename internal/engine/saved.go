@@ -11,7 +11,7 @@ import (
 // SavedState is a whole state in a form that can be encoded as JSON. A recording of events begins with a SavedState. It
 // leaves out values that Restore computes from the policy. Sets of CPUs have indexes into Machine.CPUs.
 type SavedState struct {
-	Generation uint64
+	Generation uint64 // State.Generation
 	Pods       []SavedPod
 	// Containers has the containers of each pod, the oldest first.
 	Containers []SavedContainer
@@ -61,7 +61,8 @@ type SavedContainer struct {
 	Refusals      []lifecycle.Problem
 }
 
-// SavedValue is a value with the properties that the JSON form of Value leaves out.
+// SavedValue is a value with the properties that the JSON form of Value leaves out. OfPod means that the value's Scope
+// is OfPod: the value is for the pod's own cgroup. Scaled has the value of the field Scaled of Value.
 type SavedValue struct {
 	Value  lifecycle.Value
 	OfPod  bool

@@ -132,14 +132,16 @@ func (b *recovery) dropUnpaidCPUs(reported *lifecycle.Container, rec *Record) {
 	}
 }
 
-// cpusAfterResize returns the CPUs that a container with a record owns. Usually these are the CPUs in the record. If a
-// resize is newer than the record, they are the CPUs in the kernel's cpuset or in the runtime's copy (the cpuset that
-// the runtime stores). At a resize the kernel got the new list first and the runtime's copy a moment later. So one list
-// contains the other, and one of the lists must match the container's current request, with or without offline CPUs.
+// cpusAfterResize returns the CPUs that a container with a record owns. Usually these are the CPUs in the record. But
+// if the container was resized after the record was written, they are the CPUs in the kernel's cpuset, or in the
+// runtime's copy (the cpuset that the runtime stores). At a resize, the agent changes the kernel's cpuset first and the
+// runtime's copy a moment later. So one of the two lists contains the other list. And one of them has as many CPUs as
+// the container requests now; CPUs that were offline are possibly missing in it.
 //
-// If the last resize was refused, the container owns another number of CPUs than it requests. Only a container that
-// owns CPUs has no quota although it requested one. So if the runtime's copy lacks this quota, its cpuset has the CPUs
-// that the container owned, and the kernel's cpuset lacks the CPUs that the container has lost since.
+// If the last resize was refused, the container owns another number of CPUs than it requests. Then the quota helps: if
+// a container requested a quota and the runtime's copy has none, the container owned CPUs when the copy was written. In
+// this case, the cpuset in the copy has the CPUs that the container owned then. The kernel's cpuset has those of these
+// CPUs that the container has not lost since.
 func (b *recovery) cpusAfterResize(reported *lifecycle.Container, rec *Record) string {
 	was, is := &rec.Pristine.CPU, &reported.Resources.CPU
 	t := ownershipSources{machine: b.n.machine, usableCPUs: b.n.usableCPUs(b.p), recordCPUs: b.n.machine.KnownCPUsOf(rec.CPUs), copyCPUs: b.n.machine.KnownCPUsOf(is.CPUs)}
@@ -176,14 +178,15 @@ type ownershipSources struct {
 	quotaRemoved bool
 	// wholeNodes means that the pod requests whole NUMA nodes.
 	wholeNodes bool
-	// candidateCounts are the numbers of CPUs that the container may have requested. requestedCount is the most likely
-	// of these numbers.
+	// candidateCounts are numbers of CPUs; the container possibly requested one of these numbers. requestedCount is the
+	// most likely of these numbers.
 	candidateCounts []int
 	requestedCount  int
 }
 
-// matchesRecord reports whether the runtime's copy and the kernel have the same usable CPUs as the record. If the copy
-// or the kernel has no CPUs, it does not count.
+// matchesRecord reports whether three conditions are met: The usable CPUs of copyCPUs are those of recordCPUs, or
+// copyCPUs has no usable CPUs. kernelCPUs are the usable CPUs of recordCPUs, or kernelCPUs is empty. recordCPUs contains
+// all of copyCPUs.
 func (t *ownershipSources) matchesRecord() bool {
 	was, is := t.recordCPUs.And(t.usableCPUs), t.copyCPUs.And(t.usableCPUs)
 	return (is.Empty() || is == was) && (t.kernelCPUs.Empty() || t.kernelCPUs == was) && t.recordCPUs.Contains(t.copyCPUs)
@@ -201,7 +204,8 @@ func (t *ownershipSources) ownedCPUs(record, copied string) string {
 	}
 	whole := t.requestedCount == 0 || t.requestedCount >= t.recordCPUs.Len() || t.wholeNodes
 	if same && whole || t.podCPUs.Contains(t.recordCPUs) && was.Contains(t.kernelCPUs.Union(is)) {
-		// The container may run on only some of its CPUs, because no agent ran when the others came online again.
+		// The container possibly runs on only some of its CPUs, because no agent ran when its other CPUs came online
+		// again.
 		return record
 	}
 	switch running, copies := t.fillToCount(t.kernelCPUs), t.fillToCount(is); {
@@ -222,10 +226,10 @@ func (t *ownershipSources) ownedCPUs(record, copied string) string {
 	return record
 }
 
-// ownedInPool returns the CPUs that a container owns, if the container may run in a pool because all these CPUs are
-// offline. These are the CPUs in its record. If the container now requests fewer CPUs and enough of them are offline,
-// the result has only the requested number of offline CPUs. A container that owns whole NUMA nodes keeps all of its
-// CPUs.
+// ownedInPool handles a container that seems to run in a pool, because all CPUs that it owns were offline. It returns
+// the CPUs that the container owns: the CPUs in its record. But if the container now requests fewer CPUs and at least
+// that many of its CPUs are offline, the result has only the requested number of offline CPUs. If the pod requests
+// whole NUMA nodes, the container keeps all CPUs.
 func (t *ownershipSources) ownedInPool(record string) string {
 	if offline := t.recordCPUs.Minus(t.usableCPUs); !t.wholeNodes && t.requestedCount > 0 && t.requestedCount < t.recordCPUs.Len() && t.requestedCount <= offline.Len() {
 		return t.machine.Format(lowestCPUs(offline, t.requestedCount))
@@ -233,8 +237,8 @@ func (t *ownershipSources) ownedInPool(record string) string {
 	return record
 }
 
-// fillToCount adds offline CPUs of the container to the set has, so that the set has a number of CPUs that the
-// container may have requested. If no such number can be reached, fillToCount returns an empty set.
+// fillToCount returns a set whose number of CPUs is one of candidateCounts. The set has the CPUs in the parameter has
+// and none, all or some of the container's offline CPUs. If there is no such set, fillToCount returns an empty set.
 func (t *ownershipSources) fillToCount(has topology.Set) topology.Set {
 	offline := t.recordCPUs.Union(t.copyCPUs).Minus(t.usableCPUs)
 	switch both := has.Union(offline); {
@@ -265,10 +269,10 @@ func pickCPUCount(candidates []int, resized bool, recorded int) int {
 	return n
 }
 
-// possibleCPUCounts returns the numbers of CPUs that a container may have requested, according to the runtime's report.
-// It returns none if the container requests no CPUs of its own. If the number follows from the pod's sum of resources,
-// there are two candidates, because this sum may be older than a resize. The second candidate is the number that the
-// containers request together.
+// possibleCPUCounts returns the numbers of CPUs that a container possibly requested, according to the runtime's report.
+// If the container requests no CPUs of its own, there are none. If the number follows from the pod's sum of resources,
+// there are two numbers, because the known sum is possibly older than a resize. The first number follows from the known
+// sum, and the second from the requests of the pod's containers together.
 func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	a, ok := b.n.requestedCPUs(b.p, b.containerName(), requested)
 	switch {
@@ -281,9 +285,10 @@ func (b *recovery) possibleCPUCounts(requested *lifecycle.Resources) []int {
 	return []int{a.count, b.p.paidCPUs(&sum).CPUs}
 }
 
-// restoreQuota corrects the quota in now, which comes from the record of a container that owns CPUs. It does so if the
-// CPU request changed after the record was written. In a Guaranteed pod the CPU limit equals the CPU request. In other
-// pods the limit is never below the request.
+// restoreQuota corrects the quota in now. This quota comes from the record of a container that owns CPUs, so it is too
+// old if the CPU request changed after the record was written. In a Guaranteed pod, restoreQuota computes the quota
+// from the CPU request, because the limit equals the request. In other pods, it raises the quota to the CPU request if
+// the quota is lower, because a limit is never below the request.
 func restoreQuota(now, recorded *lifecycle.Resources, qos intent.QoS) {
 	if now.CPU.Shares.V == recorded.CPU.Shares.V || now.CPU.Quota.V <= 0 || sharesMilli(now) == 0 {
 		return

@@ -24,8 +24,8 @@ type Policy struct {
 	Placement placement.Policy
 	// Topology says how strictly the CPUs that a container owns must be on the NUMA nodes of its memory and devices.
 	Topology TopologyManager
-	// Place means that placement is on. If it is off, no container owns CPUs.
-	Place bool
+	// PlacementOn means that placement is on. If it is off, no container owns CPUs.
+	PlacementOn bool
 	// FatalHooks has the names of the hooks that failurePolicy.hooks covers. If such a hook fails, the agent refuses
 	// the container.
 	FatalHooks map[string]bool
@@ -50,7 +50,7 @@ type Pod struct {
 	AllowedCPUs    topology.Set
 	Values         []lifecycle.Value // for the pod's own cgroup
 	ProblemSummary ProblemSummary
-	Stopped        bool
+	Stopped        bool // the sandbox was stopped, and was not removed yet
 	// requestFromSpec reports that the pod's resources come from its spec, because the runtime reported
 	// none.
 	requestFromSpec bool
@@ -61,8 +61,8 @@ type Pod struct {
 	// assignedCPUs are the CPUs that a scheduler assigned to the pod and that could be granted when the pod's own
 	// values were decided.
 	assignedCPUs topology.Set
-	// sumOutdated reports that the sum of the pod's resources comes from a Synchronize and may be older than a resize.
-	// endedRequests has the requests of containers that had ended before the Synchronize, by container name.
+	// sumOutdated reports that the sum of the pod's resources comes from a Synchronize and is possibly older than a
+	// resize. endedRequests has the requests of containers that had ended before the Synchronize, by container name.
 	sumOutdated   bool
 	endedRequests map[string]*lifecycle.Resources
 	// specProblems are the problems of the pod's spec, and those of hooks that change the pod's intent.
@@ -77,9 +77,9 @@ func (p *Pod) FullName() string { return p.Pod.Namespace + "/" + p.Pod.Name }
 type Container struct {
 	ID          string
 	Name        string
-	Key         placement.Key
-	PodID       string
-	Life        lifecycle.State
+	Key         placement.Key   // the pod's UID and the container's name: they stay when the container is created again
+	PodID       string          // the id of the pod's sandbox
+	Life        lifecycle.State // such as created, running or stopped
 	CgroupsPath string
 	// RecordFields are the fields of the container's record, as the agent would write them now.
 	lifecycle.RecordFields
@@ -119,7 +119,7 @@ type Stamp struct {
 	// owns other CPUs, or another container owns the CPUs in the record.
 	Stale bool
 
-	decidedBefore bool // the container was decided before, so its record may lack fields that hooks decide only now
+	decidedBefore bool // the container was decided before, so its record possibly lacks fields that hooks decide only now
 }
 
 // Undescribed is about a container that the runtime lists but cannot describe: the runtime cannot report what was
@@ -132,15 +132,15 @@ type Undescribed struct {
 	// agent decides only the container's CPUs.
 	NoRequest bool
 
-	// kernelCPUs are the CPUs that the kernel gives to the container. In the pool Unclassified, the container stays on
-	// these CPUs.
+	// kernelCPUs are the CPUs that the kernel gives to the container. If the container is in no other pool (pool
+	// Unclassified), it stays on these CPUs.
 	kernelCPUs topology.Set
 }
 
 // decision is the decision about a container, with inputs that are needed only while it is decided.
 type decision struct {
-	// proposed are the values of hooks. State.value fills in the cpuset of a container in a pool, because this cpuset
-	// changes with the pool.
+	// proposed are the values of hooks. If the container is in a pool, its cpuset changes with the pool. So the cpuset
+	// in proposed is not current, and State.value returns the pool's CPUs in its place.
 	proposed []lifecycle.Value
 	// creation has values that are known only while a container is created; nil if no hook needs them.
 	creation *hook.Creation
@@ -160,7 +160,7 @@ type decision struct {
 	hints []lifecycle.ResourceHints
 	// affinity is the topology manager's choice of NUMA nodes for a new container; nil if there is no such choice.
 	affinity *lifecycle.Affinity
-	// refusals are the problems of hook servers' values that the engine refused.
+	// refusals are the problems for those values of hook servers that the container does not get.
 	refusals []lifecycle.Problem
 }
 
@@ -209,20 +209,21 @@ type State struct {
 	containers        map[string]*Container
 	containerIDsByPod map[string][]string
 	groups            map[placement.CPUGroup]*groupMembers
-	// layoutGroups has the groups whose CPUs depend on the layout: all groups except those that only own CPUs.
+	// layoutGroups has the groups whose CPUs depend on the layout: all groups except those of containers that use only
+	// CPUs that they own.
 	layoutGroups map[*groupMembers]bool
-	// poolGroups has the groups of each pool to which the policy gives a name (PoolKind.Named). newGroups are the
-	// groups whose CPUs have not been computed yet.
+	// poolGroups has the groups of each pool that has a name from the policy: a balloon, or a part of the node.
+	// newGroups are the groups whose CPUs have not been computed yet.
 	poolGroups map[placement.PoolID][]placement.CPUGroup
 	newGroups  []*groupMembers
-	// memoryUse is how much memory of each NUMA node containers may use. hugePageUse is how many bytes of huge pages of
-	// each NUMA node they may use, by the name of the resource.
+	// memoryUse is how much memory of each NUMA node the containers can use. hugePageUse has, by the name of the
+	// resource, how many bytes of huge pages of each NUMA node the containers can use.
 	memoryUse   nodeUse
 	hugePageUse map[string]nodeUse
 	// memberships has the number of live containers with each membership.
 	memberships map[placement.Membership]int
-	// affinityIndex is an index of the live containers in parts of the node, for affinities. It is nil in a Copy, which
-	// makes few decisions: each of them compares all containers.
+	// affinityIndex is an index of the live containers in parts of the node, for affinities. It is nil in a Copy. A
+	// Copy makes only few decisions, and each decision compares all containers instead.
 	affinityIndex *expression.Index
 	// containersWithCPUList is the number of containers whose request has a list of CPUs. Only the kubelet's
 	// static CPU manager sends such lists.
@@ -336,8 +337,8 @@ func (s *State) CPUsByPod() map[string]topology.Set {
 // ReservedGrants returns the CPUs that are reserved for owners that cannot use them now.
 func (s *State) ReservedGrants() []placement.Grant { return s.ledger.Reservations() }
 
-// Exclusive returns all CPUs that containers own.
-func (s *State) Exclusive() topology.Set { return s.ledger.OwnedCPUs() }
+// OwnedCPUs returns all CPUs that containers own.
+func (s *State) OwnedCPUs() topology.Set { return s.ledger.OwnedCPUs() }
 
 // PoolCPUs returns the current CPUs of a pool.
 func (s *State) PoolCPUs(p placement.PoolKind) topology.Set {
@@ -370,7 +371,8 @@ func (s *State) Values(c *Container) []lifecycle.Value {
 // container does not need the value.
 func (s *State) value(c *Container, proposed *lifecycle.Value) (v lifecycle.Value, ok bool) {
 	v = *proposed
-	// A value without a hook restores the runtime's request, so it does not come from a pool.
+	// If no hook decided the value, the value restores the runtime's request. It must not be replaced by the pool's
+	// CPUs.
 	if v.Field == lifecycle.CPUSetCPUs && v.Why.Hook != "" && (c.Assignment.Pool != placement.Exclusive || c.Assignment.OwnsAndShares()) {
 		if b := s.groups[c.Assignment.CPUGroup]; b != nil {
 			if c.Assignment.Pool == placement.Unclassified && b.hasAllCPUs && !c.decision.cpusetLimited {

@@ -120,8 +120,9 @@ func (d *draft) configure() {
 	}
 }
 
-// recordFor returns a record with the CPUs that a live container owns; nil if the container owns no CPUs. In this case
-// the ledger may still have a grant for the container's key, because a later attempt of the container owns CPUs.
+// recordFor returns a record with the CPUs that a live container owns; nil if the container owns no CPUs. It does not
+// look only for a grant of the container's key in the ledger: a later attempt of the container has the same key, and
+// possibly owns CPUs although this attempt owns none.
 func recordFor(m *topology.Machine, c *Container, owners *placement.Ledger) *Record {
 	if c.Stamp.CPUs.Empty() {
 		return nil
@@ -141,7 +142,7 @@ func (d *draft) keepGrantsBetweenAttempts(owners *placement.Ledger) {
 	}
 	for _, g := range append(owners.Grants(), owners.Reservations()...) {
 		pod := firstOf(d.n.base.PodsOf(g.Key.PodUID), func(p *Pod) bool { return !p.Stopped })
-		if decided[g.Key] || !d.n.policy.Place || pod == nil || d.n.refusesCPUs(pod.Pod.Namespace) {
+		if decided[g.Key] || !d.n.policy.PlacementOn || pod == nil || d.n.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
 		decided[g.Key] = true
@@ -156,7 +157,7 @@ func (d *draft) reserveBetweenAttempts() {
 	for _, id := range d.plan.ChangedPods {
 		pod := d.n.pods[id]
 		list, owns := d.facts.OwnedCPUs[pod.Pod.UID]
-		if !owns || !d.n.policy.Place || d.n.refusesCPUs(pod.Pod.Namespace) {
+		if !owns || !d.n.policy.PlacementOn || d.n.refusesCPUs(pod.Pod.Namespace) {
 			continue
 		}
 		key := placement.Key{PodUID: pod.Pod.UID}

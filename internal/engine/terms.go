@@ -38,7 +38,7 @@ func (p *Policy) KubeletDecidesCPUs() bool { return p.othersDecideCPUs() && !p.C
 
 // ClaimsDecideCPUs reports whether resource claims decide who owns CPUs.
 func (p *Policy) ClaimsDecideCPUs() bool {
-	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: podWithoutRequest.Intent}).ByClaims
+	return p.PlacementOn && p.Placement.Terms(nil, placement.Subject{Intent: podWithoutRequest.Intent}).ByClaims
 }
 
 // externalCPUSource returns, for messages, the name of the program or object that grants CPUs in place of the agent.
@@ -51,7 +51,7 @@ func (p *Policy) externalCPUSource() string {
 
 // othersDecideCPUs reports whether another program decides who owns CPUs.
 func (p *Policy) othersDecideCPUs() bool {
-	return p.Place && p.Placement.Terms(nil, placement.Subject{Intent: podWithoutRequest.Intent}).NoGrantReason != nil
+	return p.PlacementOn && p.Placement.Terms(nil, placement.Subject{Intent: podWithoutRequest.Intent}).NoGrantReason != nil
 }
 
 // UsesDeviceGrants reports whether the decision about a pod depends on the devices that the kubelet grants to the pod.
@@ -62,7 +62,7 @@ func (p *Policy) UsesDeviceGrants(pod *lifecycle.Pod, in *intent.Pod) bool {
 		return true
 	}
 	switch t := p.Placement.Terms(nil, placement.Subject{Intent: podWithoutRequest.Intent}); {
-	case !t.NearDevices || !p.Place || t.NoGrantReason != nil:
+	case !t.NearDevices || !p.PlacementOn || t.NoGrantReason != nil:
 		return false
 	case t.PoolsNearDevices:
 		return true
@@ -84,13 +84,13 @@ type cpuRequest struct {
 
 // choosesCPUsForWholePod reports whether all containers of a pod own the same CPUs, chosen by the policy.
 func (n *view) choosesCPUsForWholePod(p *Pod) bool {
-	return n.policy.Place && !p.Intent.CPUs.IsSet() && n.terms(p).CountBasis == placement.CountByResources && p.paidCPUs(p.Pod.Resources).Known()
+	return n.policy.PlacementOn && !p.Intent.CPUs.IsSet() && n.terms(p).CountBasis == placement.CountByResources && p.paidCPUs(p.Pod.Resources).Known()
 }
 
 // requestedCPUs returns a container's request for CPUs that the agent should choose and the container should own. r are
 // the container's resources in the runtime's request. ok is false if the container requests no such CPUs.
 func (n *view) requestedCPUs(p *Pod, container string, r *lifecycle.Resources) (a cpuRequest, ok bool) {
-	if !n.policy.Place || p.Intent.CPUs.IsSet() {
+	if !n.policy.PlacementOn || p.Intent.CPUs.IsSet() {
 		return a, false
 	}
 	switch t := n.termsOf(p, container, r, nil); {
@@ -161,9 +161,9 @@ func (s *placer) chooseCPUs() (cpus topology.Set, key, why string, err error) {
 // it does not choose a NUMA node without free memory.
 const assumedMemoryBytes = 1 << 20
 
-// memoryDemand returns how much memory the container may use, and how much memory is free on each NUMA node. The free
-// memory is 0 for nodes that another pod has exclusively and for nodes that are not DRAM. If all containers of the pod
-// run on the same nodes, the memory limit of the whole pod counts.
+// memoryDemand returns how much memory the container can use, and how much memory is free on each NUMA node. Nodes that
+// another pod has exclusively, and nodes that are not DRAM, count as having no free memory. If all containers of the
+// pod run on the same nodes, the memory limit of the whole pod counts.
 func (s *placer) memoryDemand() placement.Memory {
 	if len(s.n.machine.Nodes) < 2 {
 		return placement.Memory{}
@@ -185,7 +185,7 @@ func (s *placer) memoryDemand() placement.Memory {
 // placementView returns the view of the node for the placement policy. free are the CPUs from which the policy
 // may choose CPUs that the pod does not own yet.
 func (n *view) placementView(free topology.Set) placement.View {
-	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), FreeCPUs: free, PlacementOff: !n.policy.Place, CountMembers: balloonContainers{n}.countMembers}
+	return placement.View{Machine: n.machine, Pools: &n.policy.Pools, Layout: n.layout(nil), FreeCPUs: free, PlacementOff: !n.policy.PlacementOn, CountMembers: balloonContainers{n}.countMembers}
 }
 
 // subject describes the container to the placement policy, which then chooses CPUs that the container should own.
@@ -208,7 +208,7 @@ func (s *placer) choosePool(isNew bool, runsOn topology.Set) placement.Assignmen
 		FirstPoolChoice: isNew, CurrentCPUs: runsOn, PoolNode: s.c.PoolNode, OwnedByContainer: s.c.Assignment.Owned,
 		Pod: s.p.Pod, Name: s.c.Name, PoolName: s.c.Balloon, Neighbours: balloonContainers{s.n}.neighbours(s.c), AffinityWeights: s.attraction,
 	}
-	if isNew && s.n.lastLayout().Tree != nil || s.n.terms(s.p).PoolsNearDevices { // pools may get CPUs near the container's devices
+	if isNew && s.n.lastLayout().CPUsByPart != nil || s.n.terms(s.p).PoolsNearDevices { // pools may get CPUs near the container's devices
 		who.Devices = s.subject().Devices
 	}
 	var free topology.Set

@@ -12,7 +12,7 @@ type MemoryTiers struct{ Fast, Slow []int }
 // nodes, by container id. It leaves out containers in a cold start, which have only slow memory now.
 func (s *State) MemoryTiers() map[string]MemoryTiers {
 	all := map[string]MemoryTiers{}
-	if !s.Policy.Place {
+	if !s.Policy.PlacementOn {
 		return all
 	}
 	for id, c := range s.containers {

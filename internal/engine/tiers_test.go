@@ -31,7 +31,7 @@ func TestFastAndSlow(t *testing.T) {
 	if d := cmp.Diff(map[string]MemoryTiers{"both": {Fast: []int{0}, Slow: []int{1}}}, s.MemoryTiers()); d != "" {
 		t.Error(d)
 	}
-	s.Policy.Place = false
+	s.Policy.PlacementOn = false
 	if got := s.MemoryTiers(); len(got) > 0 {
 		t.Errorf("after a release: %v", got)
 	}

@@ -69,7 +69,7 @@ func checkTree(t *rapid.T, s *State) {
 		c := s.Container(id)
 		cpus, ok := s.layout.CPUs(c.Assignment.CPUGroup)
 		if c.Assignment.OwnsAndShares() {
-			if part, known := s.layout.Tree[c.Assignment.PoolID]; !known || cpus != part.Union(c.Assignment.Owned) || cpus.Has(0) {
+			if part, known := s.layout.CPUsByPart[c.Assignment.PoolID]; !known || cpus != part.Union(c.Assignment.Owned) || cpus.Has(0) {
 				t.Fatalf("%s runs on %s, owns %s, and shares %s", id, s.Machine.Format(cpus), s.Machine.Format(c.Assignment.Owned), s.Machine.Format(part))
 			}
 			if v, _ := s.CPUSet(c); v.Text != s.Machine.Format(cpus) {
@@ -82,7 +82,7 @@ func checkTree(t *rapid.T, s *State) {
 		if !ok || cpus.Empty() || !cpus.And(owned).Empty() {
 			t.Fatalf("%s shares CPUs %q; owned are %s", id, s.Machine.Format(cpus), s.Machine.Format(owned))
 		}
-		if c.Assignment.Pool == placement.TreePool && cpus.Has(0) && !s.layout.Tree[c.Assignment.PoolID].Empty() { // Layout.CPUs gives an empty pool all CPUs without an owner
+		if c.Assignment.Pool == placement.TreePool && cpus.Has(0) && !s.layout.CPUsByPart[c.Assignment.PoolID].Empty() { // Layout.CPUs gives an empty pool all CPUs without an owner
 			t.Fatalf("%s runs on the reserved CPU", id)
 		}
 	}
@@ -92,7 +92,7 @@ func checkTree(t *rapid.T, s *State) {
 func checkNotStarved(t *rapid.T, before, after *State) {
 	t.Helper()
 	for w, milli := range after.layout.Demand.Needs.All() {
-		was, now := before.layout.Tree[w].Len(), after.layout.Tree[w].Len()
+		was, now := before.layout.CPUsByPart[w].Len(), after.layout.CPUsByPart[w].Len()
 		if now < was && int64(now)*milliOfCPU < milli || now == 0 {
 			t.Fatalf("%s has %d CPUs of %d left for %dm", w, now, was, milli)
 		}

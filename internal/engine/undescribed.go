@@ -17,13 +17,13 @@ func undescribedProblem(why string) lifecycle.Problem {
 }
 
 // adoptUndescribed restores a container that has no record and that the runtime cannot describe. It uses the CPUs that
-// the kernel gives to the container. If undescribedOwnsCPUs reports so, the container owns these CPUs, so that no other
-// container gets them while this container runs on them.
+// the kernel gives to the container. If only this pod seems to use these CPUs (undescribedOwnsCPUs), the container owns
+// them. So no other container gets these CPUs while this container runs on them.
 func (b *recovery) adoptUndescribed() *Record {
 	has := b.n.machine.OnlineOf(b.facts.RunningCPUs[b.c.ID])
 	b.c.Undescribed.kernelCPUs = has
-	if has.Empty() || !b.n.policy.Place {
-		return &Record{RecordFields: lifecycle.RecordFields{NeverPlaced: !b.n.policy.Place}}
+	if has.Empty() || !b.n.policy.PlacementOn {
+		return &Record{RecordFields: lifecycle.RecordFields{NeverPlaced: !b.n.policy.PlacementOn}}
 	}
 	if b.undescribedOwnsCPUs(has) && b.n.checkGrantable(b.p, b.c.Key, has) == nil {
 		b.c.Stamp.CPUs, b.c.Undescribed.kernelCPUs = has, topology.Set{}
@@ -33,22 +33,24 @@ func (b *recovery) adoptUndescribed() *Record {
 	return &Record{RecordFields: lifecycle.RecordFields{PoolNode: b.c.PoolNode}}
 }
 
-// undescribedCPUs returns, as a kernel list, the CPUs that a container owns if it has a record and the runtime cannot
-// describe it. The container may have been resized after the record was written. So the result has the CPUs on which
-// the container runs, if no container of another pod runs on these CPUs. Otherwise the result has the recorded CPUs.
+// undescribedCPUs returns, as a kernel list, the CPUs that a container owns. The container has a record, but the
+// runtime cannot describe the container. Possibly the container was resized after the record was written. So the result
+// has the CPUs on which the container runs, if no container of another pod runs on these CPUs. Otherwise the result has
+// the recorded CPUs.
 func (b *recovery) undescribedCPUs(rec *Record) string {
 	recorded, runs := b.n.machine.KnownCPUsOf(rec.CPUs), b.n.machine.OnlineOf(b.facts.RunningCPUs[b.c.ID])
-	if rec.FromCheckpoint || recorded.Empty() || runs.Empty() || runs == recorded.And(b.n.machine.Online()) || b.n.listedContainers == nil || !b.onlyUserOf(runs) {
+	if rec.FromCheckpoint || recorded.Empty() || runs.Empty() || runs == recorded.And(b.n.machine.Online()) || b.n.listedContainers == nil || !b.noOtherPodRunsOn(runs) {
 		return rec.CPUs
 	}
 	return b.n.machine.Format(runs.Union(recorded.Minus(b.n.machine.Online())))
 }
 
-// undescribedOwnsCPUs reports whether a container that the runtime cannot describe should own the CPUs in has, on which
-// it runs. If the pod is known to own CPUs, these CPUs must contain has. If a scheduler assigned CPUs to the pod, these
-// must equal has. Otherwise all of the following must be true: the agent chooses CPUs for the pod; no container of
-// another pod runs on has; has is neither all CPUs of the node nor all CPUs of the pod's cgroup; and the container
-// requests that number of CPUs in the pod's spec, if the spec is known.
+// undescribedOwnsCPUs reports whether a container that the runtime cannot describe should own the CPUs on which it runs
+// (the set has). If the pod is known to own CPUs, the answer is true if the pod's CPUs contain all CPUs in has.
+// Otherwise, if a scheduler assigned CPUs to the pod, the answer is true if the assigned CPUs are equal to has.
+// Otherwise, all of the following must be true: the agent chooses CPUs for the pod; no container of another pod runs on
+// the CPUs in has; has is neither all CPUs of the node nor all CPUs of the pod's cgroup; and if the pod's spec is
+// known, the container requests as many CPUs as has contains.
 func (b *recovery) undescribedOwnsCPUs(has topology.Set) bool {
 	if known := b.n.machine.OnlineOf(b.facts.OwnedCPUs[b.p.Pod.UID]); !known.Empty() {
 		return known.Contains(has)
@@ -61,11 +63,12 @@ func (b *recovery) undescribedOwnsCPUs(has topology.Set) bool {
 		return false
 	}
 	spec, named := b.p.Spec.Container(b.c.Name)
-	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.onlyUserOf(has)
+	return (!named || spec.Requests[lifecycle.ResourceCPU]/milliOfCPU == int64(has.Len())) && b.noOtherPodRunsOn(has)
 }
 
 // decideDescribedContainer decides a container that the runtime could not describe before and can describe now. It
-// drops the earlier decision, and then decides the container like a Synchronize, from its record or its running CPUs.
+// drops the earlier decision. Then it decides the container as in a Synchronize: from the container's record, or from
+// the CPUs on which the container runs.
 func (d *draft) decideDescribedContainer(c *Container, reported *lifecycle.Container) {
 	if _, owns := d.n.ledger.GrantOf(c.Key); owns {
 		d.n.ledger.write(func(l *placement.Ledger) { l.Drop(c.Key) })

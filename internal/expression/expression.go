@@ -77,9 +77,10 @@ func IsKey(key string) bool {
 	return is && label != "" || slices.Contains(Keys(), key)
 }
 
-// splitJoint splits a joint key, such as ":pod/namespace:name", into its keys. It also returns the separator that the
-// values of these keys get. Both separators are ":". If two separators follow the first ":", as in ":;-name;namespace",
-// they separate the keys and the values. splitJoint returns a key that is not joint as a list of one key.
+// splitJoint splits a joint key into its keys. It also returns the separator between the values of these keys. In a
+// joint key such as ":pod/namespace:name", the separator of the keys is ":", and the separator of the values is also
+// ":". In a joint key such as ":;-name;namespace", the two characters after the first ":" are the separators: ";" of
+// the keys, and "-" of the values. If the key is not joint, splitJoint returns only this key.
 func splitJoint(key string) (parts []string, valueSeparator string) {
 	rest, is := strings.CutPrefix(key, ":")
 	if !is {

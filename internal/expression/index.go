@@ -7,21 +7,23 @@ import (
 	"strings"
 )
 
-// Index counts the subjects for which expressions hold, by group. For each key it has the values of all subjects, and
-// for each value the subjects with this value. So it compares an expression with each value once, not with each
-// subject. Index adds a joint key when an expression first has this key. The pod of a subject must not change.
+// Index counts the subjects (containers) for which expressions hold, separately for each group of subjects. For each
+// value of a key, it knows which subjects have the value. So it compares an expression with each value once, not with
+// each subject. Each subject has a slot, a small number. A joint key is added when the first expression with this key
+// is counted. The caller must not change the pod of a subject.
 type Index struct {
-	slots    map[string]int     // the slot of each subject, by the subject's id
-	subjects []indexedSubject   // by slot
-	free     []int              // slots without a subject
-	all      slotSet            // slots with a subject
-	groups   map[string]slotSet // the slots of each group's subjects
-	keys     map[string]*valueIndex
+	slots    map[string]int         // the slot of each subject, by the subject's id
+	subjects []indexedSubject       // by slot
+	free     []int                  // slots without a subject
+	all      slotSet                // slots with a subject
+	groups   map[string]slotSet     // the slots of each group's subjects
+	keys     map[string]*valueIndex // by key, except keys of labels
 	labels   map[string]*valueIndex // for the keys pod/labels/NAME, by NAME
 	joint    []string               // the joint keys in the map keys, the oldest first
 }
 
-// maxJoint limits the number of joint keys of an index, because Put computes the value of each joint key for every
+// maxJoint limits the number of joint keys of an index. A joint key is one key that joins several keys. The limit is
+// needed because Put computes the value of each joint key for every
 // subject.
 const maxJoint = 16
 
@@ -189,6 +191,7 @@ func (v *valueIndex) matching(patterns []string) (found slotSet) {
 // glob is a pattern that is compared with many values. Every value that matches begins with prefix and contains infix.
 type glob struct{ pattern, prefix, infix string }
 
+// newGlob prepares a pattern with the wildcards of path.Match.
 func newGlob(pattern string) glob {
 	g := glob{pattern: pattern}
 	if strings.ContainsAny(pattern, `[\`) { // the pattern's pieces are not literal texts, so prefix and infix stay empty
@@ -206,6 +209,7 @@ func newGlob(pattern string) glob {
 	return g
 }
 
+// matches reports whether the whole value matches the pattern.
 func (g *glob) matches(value string) bool {
 	if !strings.HasPrefix(value, g.prefix) || !strings.Contains(value, g.infix) {
 		return false
@@ -222,8 +226,8 @@ func canonicalKey(key string) string {
 	return key
 }
 
-// eachValue calls handle for each key of which a subject has a value. It passes the map of the index for this key: keys
-// or labels.
+// eachValue calls handle for each key for which a subject has a value. The parameter indexes of handle is the map of
+// the index that has this key: x.labels for labels, and x.keys for all other keys.
 func (x *Index) eachValue(s Subject, handle func(indexes map[string]*valueIndex, key, value string)) {
 	for _, key := range [...]string{"name", "namespace", "qosclass", "pod/name", "pod/uid", "pod/id"} {
 		if value, ok := s.resolve(key); ok {

@@ -6,8 +6,10 @@ import "math/bits"
 // that a method of Index or valueIndex returns may share memory with the index, so it must not be changed.
 type slotSet []uint64
 
+// wordBits is the number of slots in one element of a slotSet.
 const wordBits = 64
 
+// add adds a slot to the set.
 func (s *slotSet) add(slot int) {
 	for len(*s) <= slot/wordBits {
 		*s = append(*s, 0)
@@ -15,8 +17,10 @@ func (s *slotSet) add(slot int) {
 	(*s)[slot/wordBits] |= 1 << (slot % wordBits)
 }
 
+// remove removes a slot from the set. The slice must be long enough to hold the slot.
 func (s slotSet) remove(slot int) { s[slot/wordBits] &^= 1 << (slot % wordBits) }
 
+// addAll adds the slots of the set o.
 func (s *slotSet) addAll(o slotSet) {
 	for len(*s) < len(o) {
 		*s = append(*s, 0)
@@ -26,6 +30,7 @@ func (s *slotSet) addAll(o slotSet) {
 	}
 }
 
+// and returns the slots that are in both sets, as a new set.
 func (s slotSet) and(o slotSet) slotSet {
 	out := make(slotSet, min(len(s), len(o)))
 	for i := range out {
@@ -34,6 +39,7 @@ func (s slotSet) and(o slotSet) slotSet {
 	return out
 }
 
+// minus returns the slots of s that are not in o, as a new set.
 func (s slotSet) minus(o slotSet) slotSet {
 	out := make(slotSet, len(s))
 	for i := range out {
@@ -52,6 +58,7 @@ func (s slotSet) countCommon(o slotSet) (n int) {
 	return n
 }
 
+// empty reports whether the set has no slots.
 func (s slotSet) empty() bool {
 	for _, word := range s {
 		if word != 0 {

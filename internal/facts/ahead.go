@@ -32,6 +32,6 @@ func (g *Gatherer) grantsUnknown(pod *lifecycle.Pod) bool {
 // pod was created, ReleaseExpected releases nothing.
 func (g *Gatherer) ReleaseExpected(podUID string) {
 	if g.o.Plugins != nil {
-		g.o.Plugins.RemoveExpected(podUID)
+		g.o.Plugins.ReleaseIfNotCreated(podUID)
 	}
 }

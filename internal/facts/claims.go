@@ -29,10 +29,9 @@ type Claims interface {
 // ClassClaims is a source of the resource claims that select a class, a pool or a balloon type for their pods. Such a
 // claim names a CDI device of the kind trimtab.io/class, trimtab.io/pool or trimtab.io/balloon.
 type ClassClaims interface {
-	// ClassDevices returns the CDI devices of a pod's claims that select a class, a pool or a balloon type, sorted. The
-	// result is from the last ReadCheckpoint.
+	// ReadCheckpoint reads the kubelet's checkpoint of claims.
 	ReadCheckpoint()
-	// ClassDevices returns the CDI devices of a pod's claims that name a class, pool or balloon type, sorted. The
+	// ClassDevices returns the CDI devices of a pod's claims that select a class, a pool or a balloon type, sorted. The
 	// result is from the last ReadCheckpoint.
 	ClassDevices(podUID string) []lifecycle.ClaimedDevice
 }

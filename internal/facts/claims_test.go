@@ -91,7 +91,7 @@ func TestClaimsOfPodResources(t *testing.T) {
 	} {
 		n, o := newNode(t)
 		if !c.agent {
-			n.state.Policy.Placement, n.state.Policy.Place = claims.Policy{Policy: none.Policy{}}, true
+			n.state.Policy.Placement, n.state.Policy.PlacementOn = claims.Policy{Policy: none.Policy{}}, true
 		}
 		from := &reported{devices: map[string][]string{"a": c.kubelet}, known: c.known}
 		o.Claims, o.Grants = &claimSource{uses: map[string]bool{"u": c.uses}}, from
@@ -125,7 +125,7 @@ func TestClaimsOfPodResources(t *testing.T) {
 func TestClaimsReportedLater(t *testing.T) {
 	t.Parallel()
 	n, o := newNode(t)
-	n.state.Policy.Placement, n.state.Policy.Place = claims.Policy{Policy: none.Policy{}}, true
+	n.state.Policy.Placement, n.state.Policy.PlacementOn = claims.Policy{Policy: none.Policy{}}, true
 	from := &reported{devices: map[string][]string{"a": {cpuDevice + "one"}}}
 	o.Claims, o.Grants = &claimSource{uses: map[string]bool{"u": true}}, from
 	pod := &lifecycle.Pod{ID: "p", UID: "u", Namespace: "d", Name: "p"}

@@ -44,7 +44,7 @@ type Options struct {
 	NodeDevices func() []lifecycle.NodeDevice
 	// FormerAgent is another agent from which this agent takes over; nil for none.
 	FormerAgent FormerAgent
-	State       State
+	State       State              // the engine's state
 	Signer      *record.Signer     // checks the signatures of the records in annotations
 	Checkpoint  *record.Checkpoint // has the records that are not in annotations
 	// DecideAgain decides a pod again with its current facts.
@@ -56,7 +56,9 @@ type Options struct {
 
 // State gives access to the engine's state. Hold locks the state and returns it. The state does not change until Free.
 type State interface {
+	// Hold locks the state and returns it. It waits until the state is not locked.
 	Hold() *engine.State
+	// Free unlocks the state.
 	Free()
 }
 
@@ -91,8 +93,8 @@ type source struct {
 type Gatherer struct {
 	o          Options
 	sources    []source
-	queue      containerQueue
-	missedPods missedPods
+	queue      containerQueue // makes events of one container wait for each other
+	missedPods missedPods     // pods that Inform could not decide again
 }
 
 // New makes a gatherer.

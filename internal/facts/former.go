@@ -11,8 +11,8 @@ type FormerAgent interface {
 	// Containers returns the CPUs and memory nodes that the other agent gave to the containers of a Synchronize, by
 	// container id. It returns nil after the takeover.
 	Containers(*lifecycle.Event) map[string]lifecycle.FormerContainer
-	// TookOver notes that the takeover is complete. It is called after a Synchronize was decided and applied.
-	TookOver()
+	// EndTakeover notes that the takeover is complete. It is called after a Synchronize was decided and applied.
+	EndTakeover()
 }
 
 // readFormerAgent adds the CPUs and memory nodes that another agent gave to containers, if this agent takes over from

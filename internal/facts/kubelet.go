@@ -25,11 +25,11 @@ type Specs interface {
 type Grants interface {
 	// Await waits until the grants of the pods are known. It gives up if the kubelet does not answer in time.
 	Await(ctx context.Context, pods ...*lifecycle.Pod)
-	// Granted returns a pod's known grants. If they are not known, it returns nil at once and requests them from the
-	// kubelet. When the kubelet has answered, the source causes a call of Gatherer.Inform, which decides the pod again.
+	// Invalidate makes the source request a pod's grants from the kubelet again, because they may have changed. The
+	// known grants stay in use until the kubelet answers.
 	Invalidate(pod *lifecycle.Pod)
 	// Granted returns a pod's known grants. If they are not known, it returns nil at once and requests them from the
-	// kubelet. When the source has them, it causes a call of Gatherer.Inform.
+	// kubelet. When the kubelet has answered, the source causes a call of Gatherer.Inform, which decides the pod again.
 	Granted(pod *lifecycle.Pod) *lifecycle.KubeletGrants
 	// Known returns a pod's known grants, or nil. It sends no request.
 	Known(podUID string) *lifecycle.KubeletGrants
@@ -195,7 +195,7 @@ func (g *Gatherer) Inform(podUIDs []string) {
 func (g *Gatherer) decideAgain(uid string, sandboxes func(*engine.State) []*engine.Pod) {
 	defer func() {
 		if r := recover(); r != nil {
-			g.o.Log.Error("the agent could not decide a pod again", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
+			g.o.Log.Error("the agent could not decide again about a pod", logkey.Panic, r, logkey.Stack, string(debug.Stack()))
 			g.o.CountPanic("")
 		}
 	}()

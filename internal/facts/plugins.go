@@ -17,9 +17,9 @@ type ResourcePlugins interface { //nolint:interfacebloat // what the conductor n
 	// Question returns the requests to plugins for a new container, or nil if the container requests no resource of a
 	// plugin. The parameter expected is true if no runtime has reported the container yet.
 	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, expected bool) Question
-	// RemoveExpected releases what plugins allocated for a pod before a runtime reported the pod. If a container of the
-	// pod was created, RemoveExpected does nothing.
-	RemoveExpected(podUID string)
+	// ReleaseIfNotCreated releases what plugins allocated for a pod before a runtime reported the pod. If a container of the
+	// pod was created, ReleaseIfNotCreated does nothing.
+	ReleaseIfNotCreated(podUID string)
 	// PreStart notifies the plugins that require a notification before a container starts.
 	PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) []lifecycle.Problem
 	// Remove releases what plugins allocated for a pod. It does not wait.
@@ -90,8 +90,8 @@ func (g *Gatherer) allocate(ctx context.Context, can *route.Capabilities, ev *li
 	got.HookServers.Problems = append(got.HookServers.Problems, lateRefusal(lifecycle.ResourcePluginName, ev.Container.Name, err, can))
 }
 
-// lateRefusal returns the problem that reports a refusal by a hook server or resource plugin without effect. A refusal
-// has no effect if the attachment reports an event only after the event happened.
+// lateRefusal returns the problem that reports a late refusal by a hook server or resource plugin. A refusal is late,
+// and has no effect, if the attachment reports an event only after the event happened.
 func lateRefusal(hook, value string, err error, can *route.Capabilities) lifecycle.Problem {
 	return lifecycle.Problem{
 		Hook: hook, Value: value, Refused: true, Reason: err.Error(),
@@ -114,7 +114,7 @@ func (g *Gatherer) requestAllocation(ctx context.Context, can *route.Capabilitie
 	if refused {
 		got.HookServers.Problems = append(got.HookServers.Problems, problems...)
 		got.notAllocated = true
-		return nil // the decision about the event refuses the container again, and plugins allocate nothing
+		return nil // when the agent decides the event, the engine refuses the container again
 	}
 	answer, err := q.Allocate(ctx, at)
 	got.HookServers.Problems = append(got.HookServers.Problems, append(problems, answer.Problems...)...)

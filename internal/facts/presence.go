@@ -20,7 +20,7 @@ type Presence struct {
 	now      func() time.Time
 	interval time.Duration // the time between two calls of FindCgroups
 
-	mu          sync.Mutex      // guards the fields below; locked after the state is held
+	mu          sync.Mutex      // guards the fields below; a caller that needs both locks holds the state first
 	seenCgroups map[string]bool // the cgroups that this agent has seen, by sandbox or container id
 	// absentSince has the time of the first FindCgroups that did not find a cgroup, by sandbox or container id. It has
 	// only running containers, their pods, and pods that own CPUs or CDI devices.
@@ -30,8 +30,8 @@ type Presence struct {
 	missingCgroups map[string]string
 }
 
-// NewPresence returns a Presence for a cgroup tree that has seen no cgroup yet. The parameter every is the time between
-// two calls of FindCgroups.
+// NewPresence returns a Presence for a cgroup tree. The new Presence has seen no cgroup yet. The parameter every is the
+// time between two calls of FindCgroups.
 func NewPresence(tree *cgroup.Tree, state State, now func() time.Time, every time.Duration) *Presence {
 	return &Presence{tree: tree, state: state, now: now, interval: every, seenCgroups: map[string]bool{}, absentSince: map[string]time.Time{}}
 }
@@ -61,8 +61,9 @@ func (p *Presence) CgroupVanished(id, parent string) bool {
 	return p.seenCgroups[id]
 }
 
-// EndedPods returns pods without a cgroup whose end the runtime reported, or whose cgroup this agent has seen. It
-// leaves out other pods, because their cgroups may be created later, or the tree may be the wrong one.
+// EndedPods returns the pods that have ended: they have no cgroup, and the runtime reported their end or this agent has
+// seen their cgroup. Other pods without a cgroup are left out: their cgroups are possibly created later, or the tree is
+// possibly the wrong one.
 func (p *Presence) EndedPods() (gone []*lifecycle.Pod) {
 	all := allPods(p.state.Hold())
 	p.state.Free()
@@ -87,7 +88,7 @@ func (p *Presence) MissingCgroups() map[string]string {
 	return p.missingCgroups
 }
 
-// FindCgroups looks for cgroups that were not seen yet. These are the cgroups of running containers, of the pods of
+// FindCgroups looks for cgroups that this agent has not seen yet: the cgroups of running containers, of the pods of
 // these containers, and of pods that own CPUs or CDI devices.
 func (p *Presence) FindCgroups() {
 	wanted := p.unseenDirs()
@@ -113,8 +114,8 @@ func (p *Presence) FindCgroups() {
 	p.missingCgroups = missing
 }
 
-// unseenDirs returns the directories of the cgroups to look for, by sandbox or container id. It also deletes what p
-// has stored about pods and containers that have ended.
+// unseenDirs returns the directories of the cgroups that FindCgroups looks for, by sandbox or container id. It also
+// deletes what the Presence has stored about pods and containers that have ended.
 func (p *Presence) unseenDirs() map[string]string {
 	s := p.state.Hold()
 	defer p.state.Free()

@@ -18,7 +18,8 @@ func (g *Gatherer) readRecords(_ *route.Capabilities, ev *lifecycle.Event, f *en
 	eachContainer(ev, func(p *lifecycle.Pod, ctr **lifecycle.Container) {
 		id, name := (*ctr).ID, (*ctr).Name
 		text, hasRecord := (*ctr).Annotations[intent.RecordKey]
-		// A simulated takeover ignores the checkpoint's records, because they are from after the takeover.
+		// If FormerAgent is set here, the agent simulates a takeover on a node that it already manages. The simulation
+		// ignores the checkpoint's records, because the agent wrote them after it began to manage the node.
 		if r, stored := g.o.Checkpoint.Record(id); stored && f.FormerAgent == nil {
 			if atCreation, err := g.o.Signer.Read(p.UID, name, text); hasRecord && err == nil {
 				r.StampedPristine = &atCreation.Pristine

@@ -27,14 +27,14 @@ type Status struct {
 	Unapplied int `json:"unapplied"` // the number of decided values that are not in force
 	Problems  int `json:"problems"`  // the number of problems of pods and containers
 	Cluster   *struct {
-		Error  string `json:"error"`
+		Error  string `json:"error"` // the error of the last request to the API server
 		Config *struct {
-			Waiting string `json:"waiting"`
+			Waiting string `json:"waiting"` // the object that the agent must read first; "" if it does not wait
 			Layers  []struct {
 				Name    string `json:"name"`
 				Version string `json:"version"`
 			} `json:"layers"`
-			Refused string `json:"refused"`
+			Refused string `json:"refused"` // why the newest objects are not in force; "" if they are in force
 		} `json:"config"`
 	} `json:"cluster"`
 }
@@ -67,12 +67,12 @@ func (s Status) Attached() bool {
 	return false
 }
 
-// HasApplied reports whether the agent has applied a version of a layer, such as a ConfigMap. If version is "", it
-// reports whether the agent has no such layer. HasApplied returns an error if the agent does not read ConfigMaps, or
-// has refused their configuration.
+// HasApplied reports whether the agent has applied a version of a layer. A layer is a part of the configuration, such
+// as a ConfigMap. If version is "", HasApplied reports whether the agent has no such layer. HasApplied returns an error
+// if the agent does not read ConfigMaps, or has refused their configuration.
 func (s Status) HasApplied(layer, version string) (bool, error) {
 	if s.Cluster == nil || s.Cluster.Config == nil {
-		return false, fmt.Errorf("the agent does not read ConfigMaps: set cluster: {enabled: true} in its file")
+		return false, fmt.Errorf("the agent does not read ConfigMaps: set cluster: {enabled: true} in the agent's configuration file")
 	}
 	c := s.Cluster.Config
 	if c.Refused != "" {
@@ -127,11 +127,13 @@ type Check struct {
 
 // Plan has the fields of `trimtab plan -o json` that kubectl trimtab reads.
 type Plan struct {
+	// Containers are the containers of the new pods, with the CPUs that they would get.
 	Containers []struct {
 		Pod  string `json:"pod"`
 		Name string `json:"container"`
 		CPUs string `json:"cpus"`
 	} `json:"containers"`
+	// Rejected are the containers that a policy would refuse, and the pods if Container is "".
 	Rejected []struct {
 		Pod       string `json:"pod"`
 		Container string `json:"container"`
@@ -148,8 +150,9 @@ type Move struct {
 	After     string `json:"after"`
 }
 
-// Ask runs the agent's program in pod a with args and -o json, and decodes the program's output. in is the program's
-// standard input. If the exit code is not zero, Ask also decodes the output, and returns it with an *ExitError.
+// Ask runs the agent's program in the pod of agent a, with args and -o json, and decodes the program's output. in is
+// the program's standard input. If the exit code is not zero, Ask also decodes the output, and returns it with an
+// *ExitError.
 func Ask[T any](ctx context.Context, c *Cluster, a *Agent, in []byte, args ...string) (T, error) {
 	var answer T
 	out, err := c.Output(ctx, a, in, append(args, "-o", "json")...)

@@ -25,6 +25,7 @@ const (
 	pageSize = 500
 )
 
+// The resources that kubectl trimtab uses.
 var (
 	pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}

@@ -64,7 +64,7 @@ func (c *Cluster) Find(ctx context.Context) (FindResult, error) {
 		}
 	}
 	if len(by) == 0 {
-		return FindResult{}, c.noAgents(len(all))
+		return FindResult{}, c.noAgentsError(len(all))
 	}
 	listed, err := c.list(ctx, nodes, "", "")
 	for _, u := range listed {
@@ -77,9 +77,9 @@ func (c *Cluster) Find(ctx context.Context) (FindResult, error) {
 	return FindResult{Nodes: slices.SortedFunc(maps.Values(by), func(a, b Node) int { return strings.Compare(a.Name, b.Name) }), ListNodesError: err}, nil
 }
 
-// noAgents returns an error with advice for a cluster in which no node has an agent's pod. labelled is the number of
+// noAgentsError returns an error with advice for a cluster in which no node has an agent's pod. labelled is the number of
 // pods with the agents' label.
-func (c *Cluster) noAgents(labelled int) error {
+func (c *Cluster) noAgentsError(labelled int) error {
 	where := "in any namespace"
 	if c.agentNamespace != "" {
 		where = "in namespace " + c.agentNamespace

@@ -36,10 +36,10 @@ func (l Layers) Effective(file string) (config.Config, error) {
 	return c, err
 }
 
-// Overlay returns a document for the node's own ConfigMap. With this document above the cluster's and the group's layer
-// of before, the node has the same configuration as with all layers of after. If a key is set in before, but not in
-// after, the document sets the key to the value in the node's file. Overlay returns an error if no such document
-// exists.
+// Overlay returns a document for the node's own ConfigMap, for the time of a rollout. During that time the ConfigMaps
+// of the cluster and of the group are those in before. Together with this document, they give the node the
+// configuration that all ConfigMaps in after would give it. If a key is set in before, but not in after, the document
+// sets the key to the value in the node's file. Overlay returns an error if no such document exists.
 func Overlay(file string, before, after Layers) (string, error) {
 	want, err := after.Effective(file)
 	if err != nil {
@@ -60,7 +60,7 @@ func Overlay(file string, before, after Layers) (string, error) {
 	restoreRemovedKeys(overlay, old, own)
 	text, err := yaml.Marshal(overlay)
 	if err != nil {
-		return "", fmt.Errorf("write the node's layer: %w", err)
+		return "", fmt.Errorf("encode the configuration for the node's ConfigMap: %w", err)
 	}
 	staged := Layers{Cluster: before.Cluster, Group: before.Group, Node: string(text)}
 	got, err := staged.Effective(file)
@@ -68,7 +68,7 @@ func Overlay(file string, before, after Layers) (string, error) {
 		return "", err
 	}
 	if !bytes.Equal(config.Print(got), config.Print(want)) || !reflect.DeepEqual(got, want) {
-		return "", fmt.Errorf("the node's own ConfigMap cannot express the new configuration; apply it without --watch")
+		return "", fmt.Errorf("the node's own ConfigMap cannot express the new configuration; apply the configuration without --watch")
 	}
 	return string(text), nil
 }
@@ -110,8 +110,8 @@ func mergeLayer(below, above map[string]any) {
 	}
 }
 
-// restoreRemovedKeys adds the keys to overlay that old sets and overlay does not set, with the values that the keys
-// have in file.
+// restoreRemovedKeys adds keys to overlay: the keys that are in old, but not in overlay. Each added key gets its value
+// in file.
 func restoreRemovedKeys(overlay, old, file map[string]any) {
 	for key, value := range old {
 		oldSection, is := value.(map[string]any)

@@ -60,7 +60,7 @@ func (r *Rollout) CountChanged() (int, error) {
 		s, has := r.Change.Maps.rolloutOf(node)
 		switch {
 		case has && s.Rollout != r.Change.id():
-			return 0, fmt.Errorf("another rollout, of %s, has changed node %s: finish it with its own file, or restore the old configuration with --abort", s.Target, node)
+			return 0, fmt.Errorf("another rollout, of %s, has changed node %s: finish that rollout with its configuration file, or restore the old configuration with --abort", s.Target, node)
 		case has:
 			n++
 		}
@@ -77,7 +77,7 @@ func (r *Rollout) Run(ctx context.Context) error {
 		return r.applySingle(ctx)
 	}
 	if was := r.Change.Maps.Selector(r.Change.Target.Group); was != "" && was != r.Change.selector {
-		return fmt.Errorf("the group has the selector %q: a change of the selector takes effect at once for nodes that leave the group; apply it without --watch", was)
+		return fmt.Errorf("--watch cannot change the selector of the group (now %q), because nodes that leave the group change at once; run the command without --watch", was)
 	}
 	texts, err := r.makeOverlays(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ type rolloutState struct {
 	Target  string `json:"target"`
 	// Before is the text of the node's own ConfigMap before the rollout; nil if there was no ConfigMap.
 	Before *string `json:"before,omitempty"`
-	// Violations is the result of Status.Violations for the node before the rollout.
+	// Violations is the number of requests and decided values of the node that were not in force before the rollout.
 	Violations int `json:"violations"`
 	// Sum is the checksum of the text that the rollout wrote to the node's own ConfigMap.
 	Sum string `json:"sum"`

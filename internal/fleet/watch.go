@@ -10,7 +10,8 @@ import (
 )
 
 // watch checks a node for the duration of pause, at least once. It returns an error as soon as the node is less healthy
-// than before the rollout. violations is the result of Status.Violations before the rollout.
+// than before the rollout. The parameter violations is the number of requests and decided values of the node that were
+// not in force before the rollout.
 func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.Duration) error {
 	end := time.Now().Add(pause)
 	for {
@@ -27,8 +28,8 @@ func (r *Rollout) watch(ctx context.Context, n Node, violations int, pause time.
 	}
 }
 
-// checkHealth returns an error if a node is less healthy than before the rollout, when it had this number of
-// violations.
+// checkHealth returns an error if a node is less healthy than before the rollout. The parameter violations is the
+// number of requests and decided values of the node that were not in force before the rollout.
 func (r *Rollout) checkHealth(ctx context.Context, n Node, violations int) error {
 	s, err := r.status(ctx, n)
 	switch {
@@ -37,7 +38,7 @@ func (r *Rollout) checkHealth(ctx context.Context, n Node, violations int) error
 	case !s.Attached():
 		return errors.New("unready: the agent is not attached to the runtime any more: " + s.AttachmentStates())
 	case s.Violations() > violations:
-		return fmt.Errorf("%d values and requests are not in force, but only %d were not in force before the rollout; kubectl trimtab status %s shows them", s.Violations(), violations, n.Name)
+		return fmt.Errorf("%d values and requests are not in force (before the rollout: %d); kubectl trimtab status %s shows them", s.Violations(), violations, n.Name)
 	}
 	ready, err := r.Cluster.isReady(ctx, n.Agent)
 	if err == nil && !ready {
@@ -51,7 +52,7 @@ func (r *Rollout) checkHealth(ctx context.Context, n Node, violations int) error
 func (r *Rollout) status(ctx context.Context, n Node) (Status, error) {
 	late := time.Now().Add(r.AgentTimeout)
 	for {
-		s, err := r.ask(ctx, n)
+		s, err := r.requestStatus(ctx, n)
 		var lost *UnreachableError
 		if !errors.As(err, &lost) || time.Now().After(late) {
 			return s, err
@@ -62,8 +63,8 @@ func (r *Rollout) status(ctx context.Context, n Node) (Status, error) {
 	}
 }
 
-// ask reads an agent's status with one call.
-func (r *Rollout) ask(ctx context.Context, n Node) (Status, error) {
+// requestStatus reads an agent's status with one call.
+func (r *Rollout) requestStatus(ctx context.Context, n Node) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	return Ask[Status](ctx, r.Cluster, n.Agent, nil, "status")

@@ -38,7 +38,7 @@ func (f DirWatcher) Run(ctx context.Context) error {
 	}
 	defer w.Close()
 	r := run{DirWatcher: f, watcher: w, watched: map[string]bool{}}
-	r.readAll()
+	r.watchAndRead()
 	return r.loop(ctx)
 }
 
@@ -50,6 +50,7 @@ type run struct {
 	watched map[string]bool // the directories that have a watch
 }
 
+// loop calls watchAndRead after changes and signals, and at the interval Recheck, until ctx ends.
 func (r *run) loop(ctx context.Context) error {
 	tick := time.NewTicker(r.Recheck)
 	defer tick.Stop()
@@ -85,15 +86,15 @@ func (r *run) loop(ctx context.Context) error {
 			quiet.Reset(0)
 		case <-quiet.C:
 			firstEvent = time.Time{}
-			r.readAll()
+			r.watchAndRead()
 		}
 	}
 }
 
-// readAll adds watches for the directories that exist, removes other watches, and calls Read. It adds a watch even for
+// watchAndRead adds watches for the directories that exist, removes other watches, and calls Read. It adds a watch even for
 // a directory that already has one, because the old watch reports nothing if another directory took the place of the
 // watched one.
-func (r *run) readAll() {
+func (r *run) watchAndRead() {
 	dirs := map[string]bool{}
 	for _, dir := range r.Dirs() {
 		dirs[dir] = true

@@ -50,8 +50,8 @@ func (CoreSched) Info() Info {
 	}
 }
 
-// expellerSuffix is the end of the group names of dedicated and shared pods. The groups of reclaimed pods have the
-// names without the suffix. On a core, threads of a group without the suffix must yield to threads of a group with it.
+// expellerSuffix is the end of the group names of dedicated and shared pods, as in Koordinator. The group names of
+// reclaimed pods lack the suffix. So a reclaimed pod and a dedicated or shared pod never share a core's hyperthreads.
 const expellerSuffix = "-expeller"
 
 // Propose sets a container's core scheduling group.

@@ -86,7 +86,7 @@ func (h CPUEnv) Propose(in *Input, out *Output) {
 		if !v.List {
 			value, text = strconv.Itoa(count), by
 		}
-		if value == "" || in.Creation.sets(v.Name) || out.sets(lifecycle.Env, v.Name) {
+		if value == "" || in.Creation.hasEnv(v.Name) || out.hasProposal(lifecycle.Env, v.Name) {
 			continue
 		}
 		out.setEnv(v.Name, value, lifecycle.Reason{Hook: "cpuEnv", Source: ask.Key, Text: text})
@@ -137,8 +137,8 @@ func quotaCPUs(decided []lifecycle.Value, asked *lifecycle.Resources) int {
 	return int((quota-1)/per + 1)
 }
 
-// sets reports whether the runtime's request for the container already has an environment variable with this name.
-func (c *Creation) sets(name string) bool {
+// hasEnv reports whether the runtime's request for the container already has an environment variable with this name.
+func (c *Creation) hasEnv(name string) bool {
 	return slices.ContainsFunc(c.Env, func(e string) bool {
 		has, _, _ := strings.Cut(e, "=")
 		return has == name

@@ -98,9 +98,9 @@ func (h GPU) Info() Info {
 	}
 }
 
-// vgpuLockDir is the directory of HAMi-core's lock in a container. All containers that share a GPU must
-// use the same lock, so that only one process starts at a time. HAMi-core needs that to find its own
-// process among the processes of the GPU.
+// vgpuLockDir is the directory of HAMi-core's lock in a container. All containers that share a GPU must use the same
+// lock, so that only one process starts at a time. If several processes started at the same time, HAMi-core could not
+// find its own process among the processes of the GPU.
 const vgpuLockDir = "/tmp/vgpulock"
 
 // cdiGPU is the CDI kind of GPUs in the specifications of NVIDIA's toolkit.
@@ -117,7 +117,7 @@ func (h GPU) Propose(in *Input, out *Output) {
 	}
 	why := lifecycle.Reason{Hook: "gpu", Source: gpu.Key, Text: "allocated by the scheduler"}
 	if rule := gpu.V.NodesRefusedBy; rule != "" && h.Devices != GPUByEnv {
-		out.report(lifecycle.Problem{
+		out.addProblem(lifecycle.Problem{
 			Key: gpu.Key, Refused: true, Rule: rule,
 			Reason: "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only (authorization: " + rule + ")",
 		})
@@ -128,14 +128,14 @@ func (h GPU) Propose(in *Input, out *Output) {
 		by, refused := h.checkGranted(in, names)
 		if refused != nil {
 			refused.Reason = "gpu: the namespace may not ask for devices; the container gets the names of its GPUs in its environment only; " + refused.Reason
-			out.report(*refused)
+			out.addProblem(*refused)
 			h.Devices = GPUByEnv
 		} else {
 			why.Text += by
 		}
 	}
 	if !ok {
-		out.report(lifecycle.Problem{
+		out.addProblem(lifecycle.Problem{
 			Key: gpu.Key, Reason: "gpu: an allocated GPU has no valid UUID in the annotation, but hooks.gpu.name is uuid; the container gets no GPU",
 		})
 		return
@@ -166,34 +166,35 @@ func (h GPU) mayShare(in *Input, names []string, out *Output) bool {
 	}
 	minors := in.Intent.GPU.V.Minors
 	for i, name := range names {
-		if in.grantedGPU(name) != "" || in.grantedNode(h.Nodes, "/dev/nvidia"+strconv.Itoa(minors[i])) != "" ||
-			i < len(in.Intent.GPU.V.UUIDs) && in.grantedGPU(in.Intent.GPU.V.UUIDs[i]) != "" {
+		if in.howGPUWasGranted(name) != "" || in.howNodeWasGranted(h.Nodes, "/dev/nvidia"+strconv.Itoa(minors[i])) != "" ||
+			i < len(in.Intent.GPU.V.UUIDs) && in.howGPUWasGranted(in.Intent.GPU.V.UUIDs[i]) != "" {
 			continue
 		}
 		p := in.unauthorizedProblem("gpu-library", intent.KoordGPUIsolation, intent.Printable(name), rule, ", and Kubernetes did not grant the GPU to the container")
 		p.Then = "the container's share of the GPU is not enforced"
-		out.report(p)
+		out.addProblem(p)
 		return false
 	}
 	return true
 }
 
-// checkGranted checks whether Kubernetes granted all GPUs to the container. It returns how they were granted, or a
-// problem. For device nodes it compares device numbers, not names: only the pod's annotation connects an index or UUID
-// with a device number, and the pod's author may have written the annotation.
+// checkGranted checks whether Kubernetes granted all GPUs to the container. It returns how Kubernetes granted them, or
+// a problem. For device nodes it compares device numbers, not the names in the parameter names. Only the pod's
+// annotation says which index or UUID has which device number, and the pod's author can write any text into the
+// annotation.
 func (h GPU) checkGranted(in *Input, names []string) (by string, refused *lifecycle.Problem) {
 	if h.Devices == GPUByCDI {
-		return in.checkGranted(in.Intent.GPU.Key, names, in.grantedGPU)
+		return in.checkGranted(in.Intent.GPU.Key, names, in.howGPUWasGranted)
 	}
 	var paths []string
 	for _, m := range in.Intent.GPU.V.Minors {
 		paths = append(paths, "/dev/nvidia"+strconv.Itoa(m))
 	}
-	return in.checkGranted(in.Intent.GPU.Key, paths, func(path string) string { return in.grantedNode(h.Nodes, path) })
+	return in.checkGranted(in.Intent.GPU.Key, paths, func(path string) string { return in.howNodeWasGranted(h.Nodes, path) })
 }
 
-// names returns the indexes or UUIDs of GPUs, which are their names for the runtime and for CDI. It returns false if
-// the names are UUIDs, and a GPU has none.
+// names returns the names of GPUs for the runtime and for CDI: their indexes or UUIDs. It returns false if the names
+// must be UUIDs, but the UUID of a GPU is not known.
 func (h GPU) names(g intent.GPU) ([]string, bool) {
 	if h.ByUUID {
 		return g.UUIDs, len(g.UUIDs) == len(g.Minors) && !slices.Contains(g.UUIDs, "")
@@ -231,7 +232,7 @@ func (h GPU) addShare(in *Input, names []string, why lifecycle.Reason, out *Outp
 		without = "there is no directory for HAMi-core's lock: " + cmp.Or(h.NoLockReason, "hooks.gpu.hamiLock is not configured")
 	}
 	if without != "" {
-		out.report(lifecycle.Problem{
+		out.addProblem(lifecycle.Problem{
 			Key: intent.KoordGPUIsolation, Value: "HAMi-core", Reason: without + "; the container's share of the GPU is not enforced",
 		})
 		return

@@ -23,9 +23,10 @@ const (
 	resourceMIG = "nvidia.com/mig-"
 )
 
-// grantedGPU returns how Kubernetes granted the GPU with an index or UUID to the container; "" if it did not grant it.
-// grantedGPU compares whole names, because a similar name is the name of another device.
-func (in *Input) grantedGPU(name string) string {
+// howGPUWasGranted returns how Kubernetes granted a GPU to the container; "" if Kubernetes did not grant the GPU. The
+// parameter name is the GPU's index or UUID. howGPUWasGranted compares whole names, because a similar name is the name of
+// another device.
+func (in *Input) howGPUWasGranted(name string) string {
 	cdi := cdiGPU + name
 	switch {
 	case name == "":
@@ -39,12 +40,13 @@ func (in *Input) grantedGPU(name string) string {
 	case !strings.HasPrefix(name, "MIG-"):
 		return ""
 	}
-	return in.grantedBy(resourceMIG, name)
+	return in.howKubeletGranted(resourceMIG, name)
 }
 
-// grantedBy returns a text with the resource of a device plugin by which the kubelet granted the device with an id; ""
-// if it did not grant the device. grantedBy reads only resources whose names begin with prefix.
-func (in *Input) grantedBy(prefix, id string) string {
+// howKubeletGranted returns how the kubelet granted a device to the container; "" if the kubelet did not grant the device. The
+// result names the resource of a device plugin whose granted ids have the parameter id. howKubeletGranted reads only resources
+// whose names begin with prefix.
+func (in *Input) howKubeletGranted(prefix, id string) string {
 	for _, resource := range slices.Sorted(maps.Keys(in.GrantedDevices.IDs)) {
 		if strings.HasPrefix(resource, prefix) && slices.Contains(in.GrantedDevices.IDs[resource], id) {
 			return grantedByKubelet + intent.Printable(resource)
@@ -53,10 +55,10 @@ func (in *Input) grantedBy(prefix, id string) string {
 	return ""
 }
 
-// grantedNode returns how Kubernetes granted a device node of the host to the container; "" if it did not grant it.
-// grantedNode compares major and minor numbers, because the path in a container can be the path of any device. So
-// entries without numbers, as in the CRI, do not count.
-func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) string {
+// howNodeWasGranted returns how Kubernetes granted a device node of the host to the container; "" if Kubernetes did not grant
+// it. howNodeWasGranted compares major and minor numbers, because the path in a container can be the path of any device.
+// Device nodes without numbers, as in a CRI request, do not count.
+func (in *Input) howNodeWasGranted(nodes map[string]lifecycle.Device, path string) string {
 	host, has := nodes[path]
 	if has && host.Type != "" && slices.ContainsFunc(in.RequestedDevices.Nodes, func(d lifecycle.Device) bool {
 		return d.Type == host.Type && d.Major == host.Major && d.Minor == host.Minor
@@ -66,9 +68,9 @@ func (in *Input) grantedNode(nodes map[string]lifecycle.Device, path string) str
 	return ""
 }
 
-// checkGranted checks whether Kubernetes granted all of these devices to the container. It returns a clause with the
-// way in which they were granted, or a problem if a device was not granted. The function howGranted returns the way in
-// which one device was granted, or "".
+// checkGranted checks whether Kubernetes granted all devices in names to the container. If so, it returns a clause that
+// says how. Otherwise it returns a problem that names a missing device. The function howGranted returns how one device
+// was granted; "" if it was not granted.
 func (in *Input) checkGranted(key string, names []string, howGranted func(name string) string) (by string, refused *lifecycle.Problem) {
 	rule := in.Intent.OnlyGrantedRule
 	missing := ""

@@ -11,10 +11,11 @@ import (
 
 // Info describes a hook. `trimtab hooks` and the docs print it.
 type Info struct {
-	Name           string            `json:"name"`
-	About          string            `json:"about"`  // a summary of what the hook sets
-	Stages         []lifecycle.Kind  `json:"stages"` // the runtime events to which the agent subscribes because of the hook
-	Reads          []string          `json:"reads"`  // label and annotation keys
+	Name   string           `json:"name"`
+	About  string           `json:"about"`  // a summary of what the hook sets
+	Stages []lifecycle.Kind `json:"stages"` // the runtime events to which the agent subscribes because of the hook
+	Reads  []string         `json:"reads"`  // label and annotation keys
+	// Sets are the fields that the hook sets for a container. SetsOnPod are those that it sets for the pod's own cgroup.
 	Sets           []lifecycle.Field `json:"sets"`
 	SetsOnPod      []lifecycle.Field `json:"setsOnPod,omitempty"`
 	KernelFeatures []string          `json:"kernel,omitempty"`  // required features; "a|b" requires one of the two
@@ -41,8 +42,8 @@ type Input struct {
 	// Pristine are the resources in the runtime's request, without the agent's changes.
 	Pristine *lifecycle.Resources
 	// Pool is the kind of the container's CPU pool. CPUs are the CPUs that the engine chose for the container, as a
-	// kernel list. AssignedBy is the label, annotation or option that determined these CPUs. AssignedWhy is a clause
-	// that explains the choice.
+	// kernel list such as 0-3,8. AssignedBy is the label, annotation or option that determined CPUs. AssignedWhy is a
+	// clause that explains the choice.
 	Pool        placement.PoolKind
 	CPUs        string
 	AssignedBy  string
@@ -84,10 +85,10 @@ type Input struct {
 // ContainerProperties has the properties of a container that policies can read. Hooks must not change its maps.
 type ContainerProperties struct {
 	Image       string // the image name in the runtime; "" if the runtime does not report it
-	Command     string // the first argument; "" if the runtime reports no arguments
+	Command     string // the program, that is, the first word of the command line; "" if the runtime does not report it
 	BindMounts  bool   // the container has bind mounts
 	Labels      map[string]string
-	Annotations map[string]string // without the agent's record
+	Annotations map[string]string // without the annotation in which the agent keeps its decisions
 }
 
 // Creation has facts that hooks need only when a container is created.
@@ -98,22 +99,22 @@ type Creation struct {
 	OwnedCPUs string
 	// CPUs is the number of CPUs that the container may run on.
 	CPUs int
-	// PodValues are the values decided for the container's pod.
+	// PodValues are the values that the engine decided for the cgroup of the container's pod.
 	PodValues []lifecycle.Value
-	// HostInterfaces reports, by name of a network interface, whether the host has it. The map is nil
-	// if the agent does not know that.
+	// HostInterfaces reports, by name of a network interface, whether the host has the interface. The map is nil if the
+	// agent does not know the host's interfaces.
 	HostInterfaces map[string]bool
-	// PodInterfaces has, by name, the host's interfaces that other containers of the pod were created with. The
-	// value is true if one of these containers has not started yet. Then the interface may still be on the
-	// host.
+	// PodInterfaces has as keys the host's interfaces with which other containers of the pod were created. A value is
+	// true if one of these containers has not started yet. The interface is then possibly still on the host, until that
+	// container starts.
 	PodInterfaces map[string]bool
 }
 
 // Output collects a hook's proposals.
 type Output struct {
-	Values   []lifecycle.Value
-	Scales   []Scale
-	Problems []lifecycle.Problem
+	Values   []lifecycle.Value   // the proposed values
+	Scales   []Scale             // requests to divide values
+	Problems []lifecycle.Problem // what the hook could not do, or did not grant
 	// CPUEnv are the environment variables of the hook cpuEnv. The engine stores them, and passes them as Input.CPUEnv
 	// in later decisions about the container.
 	CPUEnv map[string]string
@@ -142,7 +143,9 @@ type Scale struct {
 // Hook is one policy. Propose adds proposals to the Output. Propose must not change the Input, and must not keep the
 // Input or its maps after the call.
 type Hook interface {
+	// Info describes the hook.
 	Info() Info
+	// Propose adds the hook's proposals for one container, or for a pod's own cgroup, to out.
 	Propose(in *Input, out *Output)
 }
 
@@ -207,28 +210,28 @@ func (o *Output) setText(in *Input, f lifecycle.Field, key, text string, why lif
 	o.Values = append(o.Values, lifecycle.Value{Field: f, Scope: in.Scope(), Key: key, Text: text, Why: why})
 }
 
-// setFile proposes the text of a cgroup v2 file. Package cgroup maps it to the file of cgroup v1, if
-// there is one.
+// setFile proposes the text of a cgroup v2 file. With cgroup v1, package cgroup converts the name and the text to those
+// of the cgroup v1 file, if there is one.
 func (o *Output) setFile(in *Input, key, text string, why lifecycle.Reason) {
 	o.setText(in, lifecycle.Unified, key, text, why)
 }
 
-// sets reports whether a hook has already proposed a value of a field. If the field is a map, key is the key of the
+// hasProposal reports whether a hook has already proposed a value of a field. If the field is a map, key is the key of the
 // entry; otherwise key is "".
-func (o *Output) sets(f lifecycle.Field, key string) bool {
+func (o *Output) hasProposal(f lifecycle.Field, key string) bool {
 	return slices.ContainsFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == f && v.Key == key })
 }
 
-// report adds a problem.
-func (o *Output) report(p lifecycle.Problem) { o.Problems = append(o.Problems, p) }
+// addProblem adds a problem.
+func (o *Output) addProblem(p lifecycle.Problem) { o.Problems = append(o.Problems, p) }
 
 // decline reports that the hook does not grant a part of a pod's request.
 func (o *Output) decline(key, value, reason string) {
-	o.report(lifecycle.Problem{Key: key, Value: value, Reason: reason, Refused: true})
+	o.addProblem(lifecycle.Problem{Key: key, Value: value, Reason: reason, Refused: true})
 }
 
-// unauthorizedProblem returns the problem that an authorization rule refuses a part of a request. The parameter clause
-// is added to the reason; it may be "".
+// unauthorizedProblem returns a problem: an authorization rule refuses a part of a request. The text in clause becomes
+// a part of the problem's reason; clause can be "".
 func (in *Input) unauthorizedProblem(kind, key, value, rule, clause string) lifecycle.Problem {
 	return lifecycle.Problem{
 		Key: key, Value: value, Refused: true, Rule: rule,
@@ -236,9 +239,9 @@ func (in *Input) unauthorizedProblem(kind, key, value, rule, clause string) life
 	}
 }
 
-// scopedRequest returns what annotations such as KEY/container.NAME and KEY/pod request for the container of the input,
-// and the reason for the values of the hook with this name. The result ok is false if the annotations request nothing
-// for the container, or if the input has no container.
+// scopedRequest returns what a pod requests for the container of the input, by annotations such as KEY/container.NAME
+// and KEY/pod. The parameter name is the name of the hook. The result why is the reason for the values that this hook
+// proposes. The result ok is false if the pod requests nothing for the container, or if the input has no container.
 func scopedRequest[T any](in *Input, from intent.Sourced[intent.PerContainer[T]], name string) (asked intent.Sourced[T], why lifecycle.Reason, ok bool) {
 	asked = from.V.Of(in.Container)
 	return asked, lifecycle.Reason{Hook: name, Source: asked.Key, Text: "requested for the container"}, in.Container != "" && asked.IsSet()
@@ -252,7 +255,7 @@ func (o *Output) addDevice(nodes map[string]lifecycle.Device, path string, why l
 		o.Problems = append(o.Problems, lifecycle.Problem{Key: why.Source, Value: path, Reason: "this node has no such device"})
 		return
 	}
-	if o.sets(lifecycle.DeviceNode, path) {
+	if o.hasProposal(lifecycle.DeviceNode, path) {
 		return
 	}
 	o.Values = append(o.Values, lifecycle.Value{Field: lifecycle.DeviceNode, Key: path, Device: &d, Why: why})

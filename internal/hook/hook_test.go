@@ -162,7 +162,7 @@ func everyHook(t *testing.T) []Hook {
 		if slices.ContainsFunc(hooks, func(h Hook) bool { return h.Info().Name == s.key }) {
 			continue
 		}
-		h, err := s.hook(allFeatures{}, o)
+		h, err := s.hook(allFeaturesNode{}, o)
 		if err != nil {
 			t.Fatal(s.key, err)
 		}
@@ -210,7 +210,7 @@ func TestDeclared(t *testing.T) {
 // TestSections: each field of Options makes the hook that has its key.
 func TestSections(t *testing.T) {
 	for _, s := range new(Options).sections() {
-		if h, err := s.hook(allFeatures{}, new(Options)); h == nil && err == nil {
+		if h, err := s.hook(allFeaturesNode{}, new(Options)); h == nil && err == nil {
 			t.Errorf("hooks.%s makes no hook", s.key)
 		} else if name := s.info().Name; name != s.key {
 			t.Errorf("hooks.%s makes the hook %s", s.key, name)

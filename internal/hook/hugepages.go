@@ -76,6 +76,6 @@ func (h Hugepages) Propose(in *Input, out *Output) {
 			})
 			continue
 		}
-		out.report(p)
+		out.addProblem(p)
 	}
 }

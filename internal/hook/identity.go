@@ -13,9 +13,9 @@ const (
 	cpuIdleFile = "cpu.idle"
 )
 
-// GroupIdentity gives pods the group identity of their class. Kernels with group identities use it to
-// decide which pods run first, and which pods they preempt immediately. The values are those of Koordinator 1.7, plugin
-// GroupIdentity.
+// GroupIdentity gives pods the group identity of their class. By the group identities of pods, a kernel that has them
+// decides which pods run first, and which pods preempt others immediately. The values are those of Koordinator 1.7,
+// plugin GroupIdentity.
 type GroupIdentity struct {
 	// LSR, LS and BE are the identities of the QoS classes, -1 to 2; 0 means no identity.
 	LSR, LS, BE int
@@ -103,7 +103,7 @@ func (h GroupIdentity) Propose(in *Input, out *Output) {
 		why.Text += "; the lowest weight replaces it, because the kernel has no group identities"
 		out.setNumber(in, lifecycle.CPUShares, minShares, why)
 	case in.Intent.CPUQoS.IsSet() && in.Intent.ClassName == "LS" && h.Fallback == YieldNone:
-		out.report(lifecycle.Problem{
+		out.addProblem(lifecycle.Problem{
 			Key: in.Intent.CPUQoS.Key, Value: strconv.Itoa(id), Reason: "the kernel has no " + bvtFile, Warning: true,
 		})
 	}

@@ -18,9 +18,9 @@ type DeviceNodes struct {
 type DeviceNodesOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Allowed are the paths of the host's devices that pods may have, such as /dev/fuse.
-	// The agent reads their numbers together with the configuration. If the list is empty,
-	// pods get none.
+	// Allowed are the paths of the host's devices that pods may have, such as
+	// /dev/fuse. The agent reads the devices' numbers when it reads the configuration.
+	// If the list is empty, pods get none.
 	Allowed []string `json:"allowed" check:"device paths"`
 }
 

@@ -16,7 +16,7 @@ import (
 type MemoryPolicy struct {
 	// Nodes are the memory nodes of the machine; empty if they are not known.
 	Nodes []int
-	// Classes has the policies that pods can name, by the name of the class.
+	// Classes has the memory policies in the configuration. A key is the name with which a pod requests the policy.
 	Classes map[string]lifecycle.MemoryPolicy
 }
 
@@ -103,7 +103,8 @@ func (h MemoryPolicy) Propose(in *Input, out *Output) {
 	out.setText(in, lifecycle.MemPolicy, "", asked.V.Text(), why)
 }
 
-// resolve returns the list of nodes for the name of a set, such as all or cpu-nodes. It returns a list unchanged.
+// resolve returns a list of memory nodes. If nodes is the name of a set, such as all or cpu-nodes, resolve returns the
+// nodes of the set. If nodes is a list, resolve returns nodes unchanged.
 func (h MemoryPolicy) resolve(in *Input, nodes string) string {
 	distance, byDistance := intent.MaxDistance(nodes)
 	var picks func(cpus topology.Set, node int) bool

@@ -29,8 +29,8 @@ const swapMaxFile = "memory.swap.max"
 type MemoryQoSOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Classes are the classes that pods can name, as NAME=PERCENT. PERCENT is the part of the
-	// memory limit that the kernel may swap. swaplimitratio 0.2 of nri-plugins is 20.
+	// Classes are the classes that pods can name, as NAME=PERCENT. PERCENT is the part of the memory limit that the
+	// kernel may swap. The swaplimitratio 0.2 of nri-plugins is the same as PERCENT 20.
 	Classes []string `json:"classes" check:"memory classes"`
 	// Files are the files of cgroup v2 whose values pods may set.
 	Files []string `json:"files" check:"memory.high|memory.swap.max"`
@@ -109,7 +109,7 @@ func (h MemoryQoS) setClass(in *Input, out *Output, asked intent.Sourced[string]
 		out.decline(asked.Key, asked.V, "a memory class needs a memory limit, and the container has none")
 	default:
 		why.Text = fmt.Sprintf("memory class %s: the kernel may swap %d %% of the limit", asked.V, part)
-		high := percentOf(&lifecycle.Resources{Memory: lifecycle.Memory{Limit: lifecycle.Some(limit)}}, 100-part)
+		high := percentOfLimit(&lifecycle.Resources{Memory: lifecycle.Memory{Limit: lifecycle.Some(limit)}}, 100-part)
 		h.setFile(in, out, memoryHighFile, intent.MemoryBytes(high).String(), why)
 		h.setFile(in, out, swapMaxFile, intent.NoLimit.String(), why)
 	}
@@ -119,7 +119,7 @@ func (h MemoryQoS) setClass(in *Input, out *Output, asked intent.Sourced[string]
 // kernel lacks the file, setFile reports that.
 func (h MemoryQoS) setFile(in *Input, out *Output, file, text string, why lifecycle.Reason) {
 	switch {
-	case out.sets(lifecycle.Unified, file):
+	case out.hasProposal(lifecycle.Unified, file):
 	case h.KernelFiles[file] == lifecycle.NotSupported:
 		out.decline(why.Source, text, "this kernel has no "+file+", which needs cgroup v2")
 	default:

@@ -9,8 +9,8 @@ import (
 // access is how a container may use a mounted file or directory of the host.
 type access int
 
-// The kinds of access. A readOnly file may be a library, so it is not mounted noexec. A readWrite file or
-// directory is mounted noexec.
+// The kinds of access. A readOnly file can be a library, so it is not mounted noexec. A readWrite file or directory is
+// mounted noexec.
 const (
 	readOnly access = iota
 	readWrite

@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// MountsOptions are the options of the hook that mounts files and directories of the host in containers, if their pod
-// requests them. The keys and values are those of NRI 0.12, plugin device-injector.
+// MountsOptions are the options of the hook that mounts files and directories of the host in containers whose pods
+// request this by an annotation. The annotation's key and value are those of the plugin device-injector of NRI 0.12.
 type MountsOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
@@ -16,8 +16,9 @@ type MountsOptions struct {
 	// paths below it, because a link there could lead elsewhere. If this list and writable are
 	// empty, pods may mount nothing.
 	Allowed []string `json:"allowed" check:"path"`
-	// Writable are the files and directories that pods may mount and write to. No path of the two lists may be
-	// below a path of this list, because a pod that writes there could replace the lower path by a link.
+	// Writable are the files and directories that pods may mount and write to. A directory in this list must not
+	// contain another path of the lists allowed and writable. Otherwise a pod that writes to the directory could
+	// replace that path by a symbolic link to any file of the host.
 	Writable []string `json:"writable" check:"path"`
 }
 

@@ -81,7 +81,8 @@ func (h NetworkDevicesOptions) refusal(in *Input, d intent.NetDevice, earlier []
 }
 
 // mustSkipInterface reports whether a new container must be created without an interface, because the OCI runtime would
-// not find it on the host. Another container of the pod may have moved the interface, or may move it soon.
+// not find the interface on the host. It would not find it if another container of the pod has already moved the
+// interface, or moves it before the new container starts.
 func (c *Creation) mustSkipInterface(host, key string, out *Output) bool {
 	has, known := c.HostInterfaces[host]
 	starts, other := c.PodInterfaces[host]
@@ -89,7 +90,7 @@ func (c *Creation) mustSkipInterface(host, key string, out *Output) bool {
 	case starts || other && !has:
 		return true
 	case known && !has:
-		out.report(lifecycle.Problem{
+		out.addProblem(lifecycle.Problem{
 			Key: key, Value: host, Warning: true, Reason: "network-devices: the host has no such network interface",
 			Then: "the container is created without the interface; the pod has the interface only if an earlier container of the pod moved it",
 		})

@@ -32,7 +32,8 @@ func ParseRatio(text string) (Ratio, error) {
 // String returns the ratio in the form that ParseRatio reads.
 func (r Ratio) String() string { return fmt.Sprintf("%d.%02d", r/100, r%100) }
 
-// Divide returns v / r, rounded up. If v is larger than any quota, Divide returns v.
+// Divide returns v / r, rounded up. If v is so large that the multiplication could overflow, Divide returns v; no CPU
+// quota is so large.
 func (r Ratio) Divide(v int64) int64 {
 	if r <= 0 || v > 1<<50 {
 		return v
@@ -40,12 +41,12 @@ func (r Ratio) Divide(v int64) int64 {
 	return (v*100 + int64(r) - 1) / int64(r)
 }
 
-// Normalization lowers CPU quotas on nodes whose CPUs are faster than the CPUs for which the limits were
-// written. The formula is that of Koordinator 1.7, plugin CPUNormalization, and of plugin BatchResource for batch
-// limits.
+// Normalization lowers CPU quotas on nodes with fast CPUs. The authors of CPU limits assume CPUs of a reference speed,
+// and this node's CPUs are faster. The formula is that of Koordinator 1.7, plugin CPUNormalization, and of plugin
+// BatchResource for batch limits.
 type Normalization struct {
-	// Ratio is the speed of this node's CPUs, relative to the CPUs for which the limits were written. With 1 or less
-	// the hook sets nothing.
+	// Ratio is the speed of this node's CPUs, divided by the speed that the authors of CPU limits assume. With a Ratio
+	// of 1 or less the hook sets nothing.
 	Ratio Ratio
 }
 
@@ -53,8 +54,8 @@ type Normalization struct {
 type NormalizationOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Ratio is the speed of this node's CPUs, relative to the CPUs for which CPU
-	// limits are written. The agent divides quotas by this ratio. 1 or less changes nothing.
+	// Ratio is the speed of this node's CPUs, divided by the speed of the CPUs that the authors of CPU limits assume.
+	// The agent divides quotas by this ratio. A ratio of 1 or less changes nothing.
 	Ratio string `json:"ratio" default:"1.00" check:"ratio"`
 }
 

@@ -30,17 +30,19 @@ type hookFile struct {
 		Env     []string `json:"env"`
 		Timeout *int64   `json:"timeout"`
 	} `json:"hook"`
+	// When is the condition for a container. If Always or HasBindMounts is false, no container gets the hook. If
+	// HasBindMounts is true, the container must have bind mounts.
 	When struct {
 		Always        *bool             `json:"always"`
-		PatternsByKey map[string]string `json:"annotations"` // patterns for annotation values, by the pattern for the key
-		Commands      []string          `json:"commands"`
+		PatternsByKey map[string]string `json:"annotations"` // each entry has a pattern for keys and a pattern for values
+		Commands      []string          `json:"commands"`    // one of these patterns must match the command
 		HasBindMounts *bool             `json:"hasBindMounts"`
 	} `json:"when"`
 	Stages []string `json:"stages"`
 }
 
-// ReadHookFile parses a file that defines an OCI hook. It refuses JSON members that the schema does not have: with a
-// misspelled condition, too many containers would get the hook.
+// ReadHookFile parses a file that defines an OCI hook. It refuses JSON members that the schema does not have. If it
+// ignored a condition with a misspelled name, too many containers would get the hook.
 func ReadHookFile(f lifecycle.HookFile) (OCIHookFile, error) {
 	def := OCIHookFile{Name: f.Name(), Path: f.Path}
 	if f.ReadError != "" {
@@ -68,14 +70,14 @@ func ReadHookFile(f lifecycle.HookFile) (OCIHookFile, error) {
 		return def, fmt.Errorf("the hook has more than %d bytes", maxHookText)
 	}
 	def.Hook = h
-	if def.Stages, err = stagesOf(read.Stages); err == nil {
-		def.when, err = conditionOf(&read)
+	if def.Stages, err = validStages(read.Stages); err == nil {
+		def.when, err = compileCondition(&read)
 	}
 	return def, err
 }
 
-// stagesOf checks the stages of a hook.
-func stagesOf(names []string) ([]string, error) {
+// validStages returns the stages of a hook, or an error if one of them is invalid or listed twice.
+func validStages(names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, errors.New("the hook has no stage")
 	}
@@ -87,9 +89,9 @@ func stagesOf(names []string) ([]string, error) {
 	return names, nil
 }
 
-// conditionOf compiles the condition in the member "when". An empty condition is an error: podman would give such a
+// compileCondition compiles the condition in the member "when". An empty condition is an error: podman would give such a
 // hook to no container.
-func conditionOf(f *hookFile) (c condition, err error) {
+func compileCondition(f *hookFile) (c condition, err error) {
 	w := &f.When
 	if w.Always == nil && w.HasBindMounts == nil && len(w.PatternsByKey)+len(w.Commands) == 0 {
 		return c, errors.New("the member \"when\" has no condition")

@@ -72,7 +72,7 @@ func (h OCIHooks) Propose(in *Input, out *Output) {
 	}
 	if len(h.InvalidFiles) > 0 {
 		out.Failure = "ociHooks: " + shortList(h.InvalidFiles)
-		out.report(lifecycle.Problem{Reason: out.Failure, Then: "the container starts without these hooks", Unserved: true})
+		out.addProblem(lifecycle.Problem{Reason: out.Failure, Then: "the container starts without these hooks", Unserved: true})
 	}
 	m := matcher{in: in}
 	for i := range h.Files {
@@ -82,7 +82,7 @@ func (h OCIHooks) Propose(in *Input, out *Output) {
 			continue
 		}
 		if len(f.when.annotations) > 0 && in.Intent.HooksRefusedBy != "" {
-			out.report(in.unauthorizedProblem("oci-hooks", by, f.Name, in.Intent.HooksRefusedBy, ""))
+			out.addProblem(in.unauthorizedProblem("oci-hooks", by, f.Name, in.Intent.HooksRefusedBy, ""))
 			continue
 		}
 		why := lifecycle.Reason{Hook: "ociHooks", Source: cmp.Or(by, "hooks.ociHooks"), Text: f.Path}
@@ -135,9 +135,9 @@ type matcher struct {
 	keys        []string          // the sorted keys of annotations
 }
 
-// meets reports whether the container meets a condition. If the condition has patterns for
-// annotations, by is the key of an annotation that matches the first pattern. The rules are those of podman,
-// pkg/hooks/1.0.0, When.Match.
+// meets reports whether the container meets a condition. If the condition has patterns for annotations, the result by
+// is the key of an annotation that matches the first of the patterns. The rules are those of podman, pkg/hooks/1.0.0,
+// When.Match.
 func (m *matcher) meets(c *condition) (by string, met bool) {
 	if c.never || c.bindMounts && !m.in.ContainerProperties.BindMounts {
 		return "", false

@@ -42,7 +42,7 @@ type Options struct {
 	SchedulingClass SchedulingClassOptions `json:"schedulingClass"`
 	// MemoryPolicy tunes the hook of NUMA memory policies.
 	MemoryPolicy MemoryPolicyOptions `json:"memoryPolicy"`
-	// MemoryQoS tunes the hook of memory that may be swapped.
+	// MemoryQoS tunes the hook that lets the kernel swap a part of containers' memory.
 	MemoryQoS MemoryQoSOptions `json:"memoryQoS"`
 	// Sysctl tunes the hook of kernel parameters.
 	Sysctl SysctlOptions `json:"sysctl"`
@@ -101,8 +101,8 @@ type hookMaker interface {
 	Make(n Node, all *Options) (Hook, error)
 }
 
-// allFeaturesMaker is a section whose hook has features that the zero value of the section does not enable. Without the
-// method WithAllFeatures, the Info of the hook would lack these features.
+// allFeaturesMaker is a section of the configuration whose zero value leaves features of its hook disabled. The method
+// WithAllFeatures makes a hook with these features, for the list of all hooks (Catalogue).
 type allFeaturesMaker interface {
 	// WithAllFeatures returns the hook with every feature enabled.
 	WithAllFeatures() Hook
@@ -164,7 +164,7 @@ func Catalogue() []Info { return new(Options).Catalogue() }
 func (o *Options) Catalogue() []Info {
 	var infos []Info
 	for _, s := range o.sections() {
-		if h, err := s.hook(allFeatures{}, o); s.enabled && err == nil {
+		if h, err := s.hook(allFeaturesNode{}, o); s.enabled && err == nil {
 			infos = append(infos, h.Info())
 		} else {
 			infos = append(infos, s.info())
@@ -179,20 +179,20 @@ func (s section) info() Info {
 		return all.WithAllFeatures().Info()
 	}
 	unset := section{options: reflect.Zero(reflect.TypeOf(s.options)).Interface()}
-	h, _ := unset.hook(allFeatures{}, new(Options)) // TestSections checks that there is no error
+	h, _ := unset.hook(allFeaturesNode{}, new(Options)) // TestSections checks that there is no error
 	return h.Info()
 }
 
-// allFeatures is a node with every feature and no device.
-type allFeatures struct{}
+// allFeaturesNode is a node with every feature and no device.
+type allFeaturesNode struct{}
 
-func (allFeatures) Probe(string) lifecycle.Finding {
+func (allFeaturesNode) Probe(string) lifecycle.Finding {
 	return lifecycle.Finding{Support: lifecycle.Supported}
 }
-func (allFeatures) Host() lifecycle.Host { return lifecycle.Host{} }
-func (allFeatures) Unified() bool        { return true }
-func (allFeatures) Device(string) (d lifecycle.Device, found bool) {
+func (allFeaturesNode) Host() lifecycle.Host { return lifecycle.Host{} }
+func (allFeaturesNode) Unified() bool        { return true }
+func (allFeaturesNode) Device(string) (d lifecycle.Device, found bool) {
 	return d, false
 }
-func (allFeatures) HookFiles([]string) []lifecycle.HookFile { return nil }
-func (allFeatures) MakeSharedDir(string) error              { return nil }
+func (allFeaturesNode) HookFiles([]string) []lifecycle.HookFile { return nil }
+func (allFeaturesNode) MakeSharedDir(string) error              { return nil }

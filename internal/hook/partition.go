@@ -6,7 +6,8 @@ import "github.com/trimtab/trimtab/internal/lifecycle"
 // removes these CPUs from all other cpusets. Linux 6.7 describes remote partitions in
 // Documentation/admin-guide/cgroup-v2.
 type Partition struct {
-	// KernelSupport reports whether the kernel has cpuset.cpus.exclusive, and so remote partitions.
+	// KernelSupport reports whether the kernel has the file cpuset.cpus.exclusive. Kernels with this file also have
+	// remote partitions.
 	KernelSupport lifecycle.Finding
 }
 

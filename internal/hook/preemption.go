@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Yield is the way in which a pod yields the CPU to other pods. Preemptable pods yield. On a kernel without group
-// identities, pods with an identity below zero can yield instead.
+// Yield is the way in which a pod yields the CPU to other pods. A preemptable pod yields. If the kernel has no group
+// identities, a pod with a group identity below zero can also yield, as a replacement for the identity.
 type Yield int
 
 // The ways to yield.
@@ -60,12 +60,12 @@ type PreemptionOptions struct {
 	// limit; 0 does not set the file.
 	MemoryHigh int `json:"memoryHigh" check:"0..100"`
 	// MemoryLow is the memory.low of pods that are not preemptable, and of their
-	// containers, in percent of the memory limit; 0 does not set the file. Namespaces
-	// need a rule that allows memory-protection.
+	// containers, in percent of the memory limit; 0 does not set the file. An
+	// authorization rule must allow memory-protection for the namespace of the pod.
 	MemoryLow int `json:"memoryLow" check:"0..100"`
 	// MemoryMin is the memory.min of pods that are not preemptable, and of their
-	// containers, in percent of the memory limit; 0 does not set the file. Namespaces
-	// need a rule that allows memory-protection.
+	// containers, in percent of the memory limit; 0 does not set the file. An
+	// authorization rule must allow memory-protection for the namespace of the pod.
 	MemoryMin int `json:"memoryMin" check:"0..100"`
 	// KillTogether makes the kernel kill all processes of a preemptable pod when it
 	// kills one of them because memory runs out.
@@ -116,7 +116,8 @@ func PreemptionFiles() []string {
 	return []string{cpuIdleFile, memoryHighFile, memoryLowFile, memoryMinFile, oomGroupFile}
 }
 
-// kernelMayHave reports whether the kernel has a file, or the agent does not know whether the kernel has it.
+// kernelMayHave returns false if the agent knows that the kernel lacks the file. It returns true if the kernel has the
+// file, or if the agent does not know that.
 func (h Preemption) kernelMayHave(file string) bool {
 	return h.KernelFiles[file] != lifecycle.NotSupported
 }
@@ -163,7 +164,7 @@ func (h Preemption) setYield(in *Input, out *Output, why lifecycle.Reason) {
 	case h.Yield != YieldNone && !in.Intent.Batch.IsSet():
 		out.setNumber(in, lifecycle.CPUShares, minShares, why)
 	}
-	if n := percentOf(in.Pristine, h.MemoryHigh); n > 0 && h.kernelMayHave(memoryHighFile) {
+	if n := percentOfLimit(in.Pristine, h.MemoryHigh); n > 0 && h.kernelMayHave(memoryHighFile) {
 		out.setFile(in, memoryHighFile, strconv.FormatInt(n, 10), withText(why, "the kernel reclaims the pod's memory above this limit"))
 	}
 	if h.KillTogether && h.kernelMayHave(oomGroupFile) {
@@ -178,12 +179,12 @@ func (h Preemption) protectMemory(in *Input, out *Output, why lifecycle.Reason) 
 		file    string
 		percent int
 	}{{memoryMinFile, h.MemoryMin}, {memoryLowFile, h.MemoryLow}} {
-		n := percentOf(in.Pristine, k.percent)
+		n := percentOfLimit(in.Pristine, k.percent)
 		switch {
 		case n == 0:
 		case in.Intent.ProtectionRefusedBy != "":
 			if in.Container == "" {
-				out.report(lifecycle.Problem{
+				out.addProblem(lifecycle.Problem{
 					Key: why.Source, Value: "false", Refused: true, Rule: in.Intent.ProtectionRefusedBy,
 					Reason: "memory-protection: " + k.file + " may not be set for pods of this namespace (authorization: " + in.Intent.ProtectionRefusedBy + ")",
 				})
@@ -194,9 +195,9 @@ func (h Preemption) protectMemory(in *Input, out *Output, why lifecycle.Reason) 
 	}
 }
 
-// percentOf returns the percentage of the memory limit that the runtime reports, in bytes of whole pages; 0 if there is
+// percentOfLimit returns the percentage of the memory limit that the runtime reports, in bytes of whole pages; 0 if there is
 // no limit.
-func percentOf(r *lifecycle.Resources, percent int) int64 {
+func percentOfLimit(r *lifecycle.Resources, percent int) int64 {
 	if r == nil || r.Memory.Limit.V <= 0 || percent <= 0 {
 		return 0
 	}

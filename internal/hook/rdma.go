@@ -55,9 +55,9 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	}
 	why := lifecycle.Reason{Hook: "rdma", Source: ask.Key, Text: "allocated by the scheduler"}
 	if in.Intent.OnlyGrantedRule != "" {
-		by, refused := in.checkGranted(ask.Key, ask.V, func(address string) string { return h.grantedFunction(in, address) })
+		by, refused := in.checkGranted(ask.Key, ask.V, func(address string) string { return h.howFunctionWasGranted(in, address) })
 		if refused != nil {
-			out.report(*refused)
+			out.addProblem(*refused)
 			return
 		}
 		why.Text += by
@@ -67,7 +67,7 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	for _, address := range ask.V {
 		verbs, has := h.Host.Verbs[address]
 		if !has {
-			out.report(lifecycle.Problem{
+			out.addProblem(lifecycle.Problem{
 				Key: ask.Key, Value: address, Reason: "rdma: no verbs device belongs to this PCI address on this node",
 			})
 			continue
@@ -79,16 +79,16 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	}
 }
 
-// grantedFunction returns how Kubernetes granted the PCI function with an address to the container; "" if it did not
+// howFunctionWasGranted returns how Kubernetes granted the PCI function with an address to the container; "" if it did not
 // grant it. Device plugins of network cards use PCI addresses as ids, and each plugin has its own resource names. An
-// address means the same PCI function for all plugins, so grantedFunction reads all resources.
-func (h RDMA) grantedFunction(in *Input, address string) string {
-	if by := in.grantedBy("", address); by != "" {
+// address means the same PCI function for all plugins, so howFunctionWasGranted reads all resources.
+func (h RDMA) howFunctionWasGranted(in *Input, address string) string {
+	if by := in.howKubeletGranted("", address); by != "" {
 		return by
 	}
 	verbs, has := h.Host.Verbs[address]
 	if !has {
 		return ""
 	}
-	return in.grantedNode(h.Host.Devices, infinibandDir+verbs)
+	return in.howNodeWasGranted(h.Host.Devices, infinibandDir+verbs)
 }

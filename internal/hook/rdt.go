@@ -9,8 +9,9 @@ import (
 )
 
 // RDT gives pods shares of the last level cache and of the memory bandwidth. It makes a resctrl group for each QoS
-// class and each cache level of rubik with limited shares, and for each pod that requests its own shares. The
-// annotation and the formulae are those of Koordinator 1.7, plugin Resctrl and strategy RdtResctrl.
+// class with limited shares, and for each cache level (a key of rubik) with limited shares. A pod that requests its own
+// shares gets its own group. The annotation and the formulae are those of Koordinator 1.7, plugin Resctrl and strategy
+// RdtResctrl.
 type RDT struct {
 	// Shares are the shares of the group of each QoS class, such as "L3 0-30, MB 50". The pods of a class without
 	// shares stay in the kernel's root group.
@@ -114,7 +115,7 @@ func (h RDT) Propose(in *Input, out *Output) {
 		return
 	case own.IsSet() && group == "":
 		if in.Container == "" {
-			out.report(lifecycle.Problem{Key: own.Key, Reason: "rdt: the pod's UID is not valid in the name of a resctrl group"})
+			out.addProblem(lifecycle.Problem{Key: own.Key, Reason: "rdt: the pod's UID is not valid in the name of a resctrl group"})
 		}
 		return
 	}

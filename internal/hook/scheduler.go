@@ -10,8 +10,8 @@ import (
 type SchedulerOptions struct {
 	// Enabled switches the hook on.
 	Enabled bool `json:"enabled"`
-	// Realtime lets pods have SCHED_FIFO and SCHED_RR, whose threads run before all
-	// other threads of a CPU.
+	// Realtime lets pods have SCHED_FIFO and SCHED_RR, whose threads run before the
+	// normal threads of a CPU.
 	Realtime bool `json:"realtime"`
 	// Deadline lets pods have SCHED_DEADLINE, whose threads run before real-time threads.
 	Deadline bool `json:"deadline"`

@@ -41,10 +41,10 @@ func (SchedulingClassOptions) Propose(in *Input, out *Output) {
 		return
 	}
 	why := lifecycle.Reason{Hook: "schedulingClass", Source: class.From, Text: "scheduling class " + class.Name}
-	if class.Scheduler != "" && !out.sets(lifecycle.ProcessSched, "") {
+	if class.Scheduler != "" && !out.hasProposal(lifecycle.ProcessSched, "") {
 		out.setText(in, lifecycle.ProcessSched, "", class.Scheduler, why)
 	}
-	if class.IOPriority != "" && !out.sets(lifecycle.ProcessIO, "") {
+	if class.IOPriority != "" && !out.hasProposal(lifecycle.ProcessIO, "") {
 		out.setText(in, lifecycle.ProcessIO, "", class.IOPriority, why)
 	}
 }

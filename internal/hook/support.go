@@ -35,9 +35,10 @@ func (i Info) HasUnknownFeatures(probe func(feature string) lifecycle.Finding) b
 	})
 }
 
-// firstSupported returns the finding for the first feature in an entry such as "a|b" that the node has. If no feature
-// is found, the finding has the reasons for all features. The result unknown is true if the support of a feature before
-// the found one is unknown. If no feature is found, any feature of the entry counts.
+// firstSupported returns the finding for the first feature of an entry such as "a|b" that the node has. The result
+// unknown is true if the agent does not know whether the node has one of the earlier features. If the node has none of
+// the features, or the agent knows of none, the finding has the reasons for all features. The result unknown is then
+// true if the agent does not know about at least one feature of the entry.
 func firstSupported(need string, probe func(string) lifecycle.Finding) (best lifecycle.Finding, unknown bool) {
 	best.Support = lifecycle.NotSupported
 	var why []string

@@ -69,7 +69,7 @@ func (h Ulimits) Propose(in *Input, out *Output) {
 	}
 	for _, r := range asked.V {
 		if most, bounded := h.Maximum[r.Type]; bounded && r.Hard > most {
-			out.report(lifecycle.Problem{
+			out.addProblem(lifecycle.Problem{
 				Key: asked.Key, Value: r.Type + " " + r.Text(), Refused: true,
 				Reason: fmt.Sprintf("ulimits: the hard limit %d is above %d, the maximum in hooks.ulimits.maximum", r.Hard, most), Then: "the container gets the maximum",
 			})

@@ -19,7 +19,8 @@ type Affinity struct {
 	Scope, Match *expression.Expression
 	// Weight is the weight of each selected container. A container with a negative weight should be far away.
 	Weight int
-	// ID identifies Scope and Match. It is empty if Scope is nil.
+	// ID has Scope and Match as one text, so affinities with the same ID select the same containers. If Scope is nil,
+	// ID is "" and identifies nothing.
 	ID string
 }
 
@@ -36,7 +37,7 @@ func (p *Pod) AffinitiesOf(container string) []Affinity {
 	return slices.Concat(p.Affinity.V[container], p.AntiAffinity.V[container])
 }
 
-// Limits of the affinities of a pod. nri-plugins (0.14) limits only weights, to the same number.
+// Limits of the affinities of a pod. nri-plugins (0.14) has only the limit of weights, with the same number.
 const (
 	maxAffinities     = 32  // in one annotation
 	maxAffinityValues = 32  // in one expression
@@ -102,8 +103,8 @@ func (t *podTexts) parseAffinities(key string, sign int) (map[string][]Affinity,
 	return all, nil
 }
 
-// shortAffinities reads the short form: names of containers of the pod. Each pair of containers counts once, and for
-// both of its containers.
+// shortAffinities reads the short form: for each container, the names of other containers of the pod. If a container
+// names another one, both get an affinity to each other. A pair that is named twice has the same effect as once.
 func shortAffinities(raw map[string][]json.RawMessage, sign int) (map[string][]Affinity, error) {
 	others := map[string][]string{}
 	add := func(of, other string) {

@@ -37,8 +37,8 @@ type Rule struct {
 	MostCPUs int
 	// Name tells users which rule decided, such as "rule 2" for the second rule of the configuration.
 	Name string
-	// keepsGranted means that a refusal does not apply to devices that Kubernetes granted to the
-	// container. Hooks check these grants for each container. Only default rules set keepsGranted.
+	// keepsGranted means that a refusal does not apply to devices that Kubernetes granted to the container. The agent's
+	// hooks check for each container what Kubernetes granted. Only default rules set keepsGranted.
 	keepsGranted bool
 }
 
@@ -46,7 +46,7 @@ type Rule struct {
 // apply, so an empty list is safe.
 type Rules []Rule
 
-// Defaults returns the default of each kind, for requests that no rule matches.
+// Defaults returns, for each kind of request, the decision that applies if no rule matches a request.
 func Defaults() []Default {
 	all := make([]Default, len(kinds))
 	for i, k := range kinds {
@@ -111,9 +111,9 @@ func MatchNamespace(pattern, namespace string) bool {
 	return ok && err == nil
 }
 
-// Authorise returns a pod's intent without the requests that the rules refuse. Each refusal is a problem.
-// A request is granted completely or not at all. Authorise does not limit the number of CPUs that a container owns:
-// CheckCPUs does that.
+// Authorise returns a copy of a pod's intent without the requests that the rules refuse. It adds a problem to the copy
+// for each refused request. A request is granted completely or not at all. Authorise does not limit the number of CPUs
+// that a container owns: CheckCPUs does that.
 func (r Rules) Authorise(p *Pod, namespace string) *Pod {
 	out := *p
 	out.Problems = slices.Clone(p.Problems)

@@ -30,6 +30,7 @@ type blkioConfig struct {
 	Weight    *int64 `json:"ioWeightPercent"`
 }
 
+// readBlkioQoS reads the annotation KoordBlkioQoS: the limits of the pod's reads and writes, by disk.
 func readBlkioQoS(t *podTexts, out *Pod) {
 	var ask struct {
 		Blocks []struct {
@@ -67,6 +68,7 @@ func readBlkioQoS(t *podTexts, out *Pod) {
 	}
 }
 
+// diskLimit checks the limits of one disk in the annotation, and converts them. The name can begin with /dev/.
 func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
 	disk := strings.TrimPrefix(name, "/dev/")
 	if disk == "" || len(disk) > 64 || strings.Trim(disk, asciiAlphanumerics+":/_-") != "" {
@@ -86,7 +88,7 @@ func diskLimit(name string, c blkioConfig) (DiskLimit, error) {
 const asciiAlphanumerics = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 // readClassName reads the name of a class of the runtime's configuration. The name must not contain a slash or begin
-// with a dot, because the runtime may use the name as a part of a file path.
+// with a dot, because a runtime can use the name as a part of a file path.
 func readClassName(t *podTexts, key string, out *Pod) Sourced[string] {
 	name := t.annotation(key)
 	if name == "" {

@@ -13,13 +13,13 @@ import (
 // driver defines the devices of claims, so claims have priority over labels and annotations, which the
 // author of the pod writes. Authorization rules apply to claims in the same way as to labels and annotations.
 
-// claimedClasses returns the classes by their names in CDI devices.
+// claimedClasses returns the classes that a claim can name. A key is the name of the class in a CDI device.
 func claimedClasses() map[string]Class {
 	return map[string]Class{System.String(): System, Dedicated.String(): Dedicated, Shared.String(): Shared, Reclaimed.String(): Reclaimed}
 }
 
-// readClaimed reads the CDI devices of a pod's claims. If claims name different values of one kind, the
-// pod requests nothing of this kind.
+// readClaimed reads the CDI devices of a pod's claims. A device names a value of one kind: a class, a pool or a balloon
+// type. If the claims name different values of the same kind, the pod requests nothing of this kind.
 func readClaimed(pod *lifecycle.Pod, out *Pod) {
 	named := map[string]lifecycle.ClaimedDevice{}
 	var differ []string
@@ -45,7 +45,8 @@ func readClaimed(pod *lifecycle.Pod, out *Pod) {
 	}
 }
 
-// addClaimed adds the class, pool or balloon type that one device names. The class is added before the pool.
+// addClaimed adds the class, pool or balloon type that one device names. The caller adds the class before the pool,
+// because only pods of some classes can name a pool.
 func (p *Pod) addClaimed(kind, name, from string) error {
 	switch class, known := claimedClasses()[name]; {
 	case kind == lifecycle.ClassCDI && known:
@@ -59,7 +60,7 @@ func (p *Pod) addClaimed(kind, name, from string) error {
 	case name == "" || !isPoolName(name):
 		return fmt.Errorf("not the name of a pool: want up to %d letters, digits, dots, dashes and underscores", maxPoolName)
 	case p.Class.IsSet() && p.Class.V != Shared && p.Class.V != System:
-		return fmt.Errorf("only pods of the classes shared and system can name their pool, and %s names %s", p.Class.Key, p.Class.V)
+		return fmt.Errorf("only pods of the classes shared and system can name their pool, but %s sets the class %s", p.Class.Key, p.Class.V)
 	case p.Class.V != System && slices.Contains(katalystPools, name):
 		return errors.New("the agent uses a pool of this name itself; use another name")
 	default:
@@ -79,8 +80,9 @@ func claimSource(c lifecycle.ClaimedDevice) string {
 	return "resource claim " + printable(c.Claim)
 }
 
-// reportOverruled reports the pool and the balloon type of a dialect if the pod's claims have priority over them. It
-// does not report the class, because the method merge reports it.
+// reportOverruled reports the pool and the balloon type that the dialect other requests, if a claim of the pod names
+// another pool, or a balloon type. Claims have priority, so these requests of the dialect have no effect.
+// reportOverruled does not report the class, because the method merge reports different classes.
 func (p *Pod) reportOverruled(pod *lifecycle.Pod, other *Pod) {
 	if len(pod.Claimed) == 0 {
 		return

@@ -15,6 +15,7 @@ type CoreUse struct {
 	AvoidOwnedCores, AvoidOwnedNodes bool
 }
 
+// readResourceSpec reads the annotation KoordResourceSpec.
 func readResourceSpec(t *podTexts, out *Pod) {
 	var spec struct {
 		Required  string `json:"requiredCPUBindPolicy"`

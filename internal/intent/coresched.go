@@ -11,6 +11,7 @@ type CoreSchedRequest struct {
 	None      bool   // the pod shares cores with all pods
 }
 
+// readCoreSched reads the labels KoordCoreSchedGroup and KoordCoreSchedPolicy.
 func readCoreSched(t *podTexts, out *Pod) {
 	group := t.label(KoordCoreSchedGroup)
 	policy := t.label(KoordCoreSchedPolicy)

@@ -58,6 +58,7 @@ func readCPUEnv(t *podTexts, out *Pod) {
 	out.CPUEnv = Sourced[CPUVariables]{CPUVariables{Variables: all}, TrimtabCPUEnv}
 }
 
+// parseCPUVariables parses a list of variables that are separated by commas. A name must not occur twice.
 func parseCPUVariables(text string) ([]CPUVariable, error) {
 	items := strings.Split(text, ",")
 	if len(items) > maxVariables {

@@ -12,6 +12,7 @@ type CPUQoS struct {
 	Identity lifecycle.Opt[int]
 }
 
+// readCPUQoS reads the annotation KoordCPUQoS, which only a pod of Koordinator's class LS can have.
 func readCPUQoS(t *podTexts, out *Pod) {
 	text := t.annotation(KoordCPUQoS)
 	if text == "" {

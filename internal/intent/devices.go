@@ -24,6 +24,7 @@ type allocatedDevices struct {
 	} `json:"rdma"`
 }
 
+// readDevices reads the annotation KoordDevices: the GPUs and RDMA cards that a scheduler allocated to the pod.
 func readDevices(t *podTexts, out *Pod) {
 	var devices allocatedDevices
 	if !t.decode(KoordDevices, &devices, out) {
@@ -42,6 +43,7 @@ func readDevices(t *podTexts, out *Pod) {
 	}
 }
 
+// readGPU reads the allocated GPUs, and the share of a GPU if the library HAMi-core enforces it.
 func readGPU(t *podTexts, devices *allocatedDevices, out *Pod) {
 	var gpu GPU
 	for _, d := range devices.GPU {

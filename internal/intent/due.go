@@ -71,8 +71,8 @@ type PaidCPUs struct {
 	DeterminedBy string // "limit" or "request"; "" if the runtime reported no request
 }
 
-// Known reports whether a request or limit determines the number. A limit without a request determines it only in a
-// Guaranteed pod.
+// Known reports whether a request or limit determines the number of CPUs. A limit without a request determines the
+// number only in a Guaranteed pod.
 func (s PaidCPUs) Known() bool { return s.DeterminedBy != "" }
 
 // String describes the request or limit for users, such as "request of 0.5, rounded down to 0".
@@ -89,6 +89,7 @@ func FormatMilli(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/milliOfCPU, 'f', -1, 64)
 }
 
+// milliOfCPU is the number of milli-CPUs of one CPU.
 const milliOfCPU = 1000
 
 // The CPU shares that the kubelet sets. It sets noShares for a container without a CPU request, and maxShares for

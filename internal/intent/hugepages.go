@@ -11,14 +11,15 @@ import (
 type Hugepages struct {
 	// Limits are the limits in bytes, by container and by page size, such as "2MB".
 	Limits map[string]map[string]int64
-	// CappedBy names the authorization rule that forbids limits above those that the kubelet requests for the container
-	// from the runtime; "" if no rule forbids them.
+	// CappedBy names the authorization rule that forbids higher limits than Kubernetes gave the container. The kubelet
+	// sends these limits in its request to the runtime. The name is "" if no rule forbids higher limits.
 	CappedBy string
 }
 
 // hugepagesPrefix is the prefix of the names of Kubernetes' huge page resources.
 const hugepagesPrefix = "hugepages-"
 
+// readHugepages reads the annotation TrimtabHugepages: limits of huge pages by container and resource.
 func readHugepages(t *podTexts, out *Pod) {
 	var asked map[string]map[string]quantity
 	if !t.decode(TrimtabHugepages, &asked, out) || len(asked) == 0 {

@@ -13,7 +13,9 @@ import (
 // Class is a quality of service class of Trimtab. Every dialect maps its own classes to these classes.
 type Class int
 
-// The classes. None is the class of a pod without a class in any dialect.
+// The classes. None is the class of a pod without a class in any dialect. With the placement policy pools, pods of
+// class System run on the CPUs for the system or of named pools, pods of class Dedicated own CPUs, pods of class Shared
+// run in a shared pool, and pods of class Reclaimed run on CPUs that shared pools do not need or that other pods lend.
 const (
 	None Class = iota
 	System
@@ -48,7 +50,7 @@ func (q QoS) String() string {
 
 // Sourced is a value with its source.
 type Sourced[T any] struct {
-	V   T
+	V   T      // the value
 	Key string // the key of a label or annotation, or the name of a resource claim; "" if the value is not set
 }
 
@@ -61,7 +63,8 @@ type Batch struct {
 	RequestCPU  int64
 	LimitCPU    int64
 	LimitMemory int64
-	// From is the source of the pod's spec if the spec has the request; "" if an annotation has it.
+	// From says where the agent got the pod's spec, if the pod's spec makes the request. If an annotation makes the
+	// request, From is "".
 	From lifecycle.Source
 }
 
@@ -140,13 +143,13 @@ type Pod struct {
 	// NUMA binds the pod's CPUs and memory to NUMA nodes. Cores says how the pod's CPUs are spread over cores.
 	NUMA  Sourced[NUMABinding]
 	Cores Sourced[CoreUse]
-	// CoreKind is the kind of cores that the pod prefers for CPUs that it owns. PrefersIsolatedCPUs reports
-	// whether it prefers isolated CPUs (isolcpus).
+	// CoreKind is the kind of cores that the pod prefers for CPUs that it owns. PrefersIsolatedCPUs reports whether the
+	// pod prefers isolated CPUs (isolcpus).
 	CoreKind            Sourced[topology.CoreKind]
 	PrefersIsolatedCPUs Sourced[bool]
 	Batch               Sourced[map[string]Batch] // by container name
 	GPU                 Sourced[GPU]
-	// UnsetQuota reports whether the agent removes the CPU quota if the pod owns its CPUs.
+	// UnsetQuota reports whether the agent removes the CPU quota of containers that own CPUs.
 	UnsetQuota Sourced[bool]
 	// RDMA are the PCI addresses of the functions of RDMA cards that a scheduler allocated.
 	RDMA   Sourced[[]string]
@@ -209,10 +212,10 @@ type Pod struct {
 	ClosID          Sourced[PerContainer[string]]
 	Schemata        Sourced[PerContainer[[]string]]
 	Monitoring      Sourced[PerContainer[bool]]
-	// Balloon is the name of the type of a container's balloon. HideThreads is true if the container may run on only
-	// one thread of each core of the balloon, and false if it may run on all threads. PreserveCPU and PreserveMemory
-	// keep the CPUs and memory nodes that the request to the runtime has. MemoryKinds are the kinds of memory nodes
-	// that a container requests.
+	// Balloon is the name of a type of balloons, as in nri-plugins: the container runs in a balloon of this type.
+	// HideThreads is true if the container may run on only one thread of each core of the balloon, and false if it may
+	// run on all threads. PreserveCPU and PreserveMemory make the container keep the CPUs and the memory nodes that the
+	// kubelet requested from the runtime. MemoryKinds are the kinds of memory nodes that a container requests.
 	Balloon                     Sourced[PerContainer[string]]
 	HideThreads                 Sourced[PerContainer[bool]]
 	PreserveCPU, PreserveMemory Sourced[PerContainer[bool]]
@@ -221,8 +224,8 @@ type Pod struct {
 	ColdStart Sourced[PerContainer[int]]
 	// SchedulingClass is a container's scheduling class, by name.
 	SchedulingClass Sourced[PerContainer[string]]
-	// MemoryRequest requests a NUMA memory policy: by the name of a class, or as a policy whose nodes may depend on the
-	// container. MemPolicy has priority over MemoryRequest.
+	// MemoryRequest requests a NUMA memory policy by the name of a class, or has the policy itself. The policy can have
+	// a name such as cpu-nodes in place of a list of nodes. MemPolicy has priority over MemoryRequest.
 	MemoryRequest Sourced[PerContainer[MemoryRequest]]
 	// MemoryClass is a container's memory class, by name. MemoryHigh and SwapMax are the values of memory.high
 	// and memory.swap.max.
@@ -237,15 +240,16 @@ type Pod struct {
 	// RequireIsolated means that a container which owns CPUs must own isolated CPUs (isolcpus). The agent refuses the
 	// container if there are not enough of them.
 	RequireIsolated Sourced[PerContainer[bool]]
-	// UnlimitedLevel is the part of the node for a Burstable container without a CPU limit, one of UnlimitedLevels.
-	// Affinity and AntiAffinity have the affinities of each container, by its name.
+	// UnlimitedLevel is the size of the part of the node in which a Burstable container without a CPU limit runs, such
+	// as "package" or "numa". Affinity and AntiAffinity have the affinities of each container, by its name.
 	UnlimitedLevel         Sourced[PerContainer[string]]
 	Affinity, AntiAffinity Sourced[map[string][]Affinity]
-	// OnlyGrantedRule names the authorization rule that gives a container only GPUs (as device nodes or CDI devices)
-	// and RDMA devices that Kubernetes granted to it; "" if no such rule applies.
+	// OnlyGrantedRule names the authorization rule that refuses GPUs (as device nodes or CDI devices) and RDMA devices,
+	// except those that Kubernetes granted to the container. OnlyGrantedRule is "" if no such rule applies.
 	OnlyGrantedRule string
-	// LibraryGrantedRule names the authorization rule that gives a container HAMi-core only in two cases: Kubernetes
-	// granted the GPU to it, or it gets the device of the GPU. The name is "" if no such rule applies.
+	// LibraryGrantedRule names the authorization rule that refuses the library HAMi-core, with two exceptions:
+	// Kubernetes granted the GPU to the container, or the agent gives the container the GPU's device.
+	// LibraryGrantedRule is "" if no such rule applies.
 	LibraryGrantedRule string
 	Problems           []lifecycle.Problem
 	// problems collects the problems while Read reads the pod.
@@ -355,7 +359,7 @@ func (p *Pod) merge(o *Pod) {
 			Key: o.Class.Key, Value: o.ClassName,
 			Reason: fmt.Sprintf("disagrees with %s, which is %s and has priority", p.Class.Key, p.Class.V),
 		})
-		o.Preemptable = Sourced[bool]{} // the key of o.Class also set Preemptable, and the problem above reports this key
+		o.Preemptable = Sourced[bool]{} // o.Preemptable comes from the same key as o.Class, which the problem above reports
 	}
 	setIfUnset(&p.Cores, o.Cores)
 	for _, r := range requests {
@@ -365,6 +369,7 @@ func (p *Pod) merge(o *Pod) {
 	}
 }
 
+// setIfUnset sets the value have to o, unless a source has set it before.
 func setIfUnset[T any](have *Sourced[T], o Sourced[T]) {
 	if !have.IsSet() {
 		*have = o

@@ -53,8 +53,8 @@ func (t *podTexts) podInterfaces(key string) ([]NetDevice, error) {
 	return checkedInterfaces(len(list), func(i int) NetDevice { return NetDevice{Host: list[i].Host, Name: list[i].Name} })
 }
 
-// checkedInterfaces returns n interfaces with their names in the container, or the reason why the
-// list is malformed.
+// checkedInterfaces checks a list of n interfaces, and returns the interfaces with their names in the container. It
+// returns an error if the list is malformed. The function at returns the interface with the index i of the list.
 func checkedInterfaces(n int, at func(i int) NetDevice) ([]NetDevice, error) {
 	if n > maxInjected {
 		return nil, fmt.Errorf("has more than %d interfaces", maxInjected)

@@ -49,8 +49,8 @@ func readKatalyst(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 // katalystReader reads a pod's enhancements. It first merges the enhancements of all JSON objects, like Katalyst.
 type katalystReader struct {
 	pod        *Pod
-	values     map[string]string
-	sourceKeys map[string]string // the annotation of each value
+	values     map[string]string // the value of each enhancement, by its name
+	sourceKeys map[string]string // the annotation of each value, by the name of the enhancement
 	used       []string          // the enhancements that were read
 }
 
@@ -106,6 +106,7 @@ func (k *katalystReader) boolean(key string, defaultValue bool) (yes bool, from 
 	return defaultValue, ""
 }
 
+// parseNodes parses a list of NUMA nodes. If the list is malformed, parseNodes adds a problem with the annotation from.
 func (k *katalystReader) parseNodes(from, text string) []int {
 	ids, err := topology.ParseList(text)
 	if err != nil {
@@ -114,6 +115,8 @@ func (k *katalystReader) parseNodes(from, text string) []int {
 	return ids
 }
 
+// readClass reads the pod's class from its QoS level. A pod that has enhancements but no QoS level gets the class
+// Shared.
 func (k *katalystReader) readClass(t *podTexts) {
 	name := t.annotation(KatalystQoSLevel)
 	class, known := katalystClasses[name]
@@ -131,6 +134,7 @@ func (k *katalystReader) readClass(t *podTexts) {
 // katalystPools are the names of pools that no pod of class shared may request, because the agent makes these pools.
 var katalystPools = []string{"reclaim", "dedicated", "reserve", "interrupt", "fallback"}
 
+// readPool reads the pool that the pod requests (cpuset_pool). Only pods of some classes can request a pool.
 func (k *katalystReader) readPool() {
 	name, from := k.value("cpuset_pool")
 	class := k.pod.Class.V
@@ -147,8 +151,10 @@ func (k *katalystReader) readPool() {
 	}
 }
 
+// maxPoolName is the greatest length of the name of a pool, in bytes.
 const maxPoolName = 63
 
+// isPoolName reports whether a text can be the name of a pool. The text must not be empty.
 func isPoolName(s string) bool {
 	if len(s) > maxPoolName || strings.Trim(s[:1], "-._") == "" {
 		return false

@@ -20,7 +20,7 @@ type Edit int
 // The effects of an edit.
 const (
 	EditNone  Edit = iota // the agent does not read the key
-	EditLive              // the edit takes effect at once, if the pod's spec is known (podspec)
+	EditLive              // the edit takes effect at once, if the agent knows the pod's spec
 	EditNext              // the edit affects containers that are created later
 	EditFixed             // the edit has no effect, because the value at the pod's creation applies
 )

@@ -40,6 +40,7 @@ func koordinatorKeys() []Key {
 	return keys
 }
 
+// koordinatorIgnored are Koordinator's keys that are no requests to a node agent (KeyIgnored).
 func koordinatorIgnored() []Key {
 	var keys []Key
 	for _, row := range []struct {

@@ -8,7 +8,8 @@ func otherPluginReason(name string) string {
 	return "this agent does not serve it; only the NRI plugin " + name + " does"
 }
 
-// unsupportedPlugin has scoped pod annotations that one NRI plugin reads, and that the agent does not read.
+// unsupportedPlugin has the pod annotations of one NRI plugin that the agent does not read. Each annotation is scoped:
+// it also has the forms KEY/pod and KEY/container.NAME. The KEY is an entry of keys, followed by suffix.
 type unsupportedPlugin struct {
 	name, suffix string
 	keys         []string
@@ -85,7 +86,7 @@ func nriKeys() []Key {
 	)
 }
 
-// podNetworkOnly is the reason why the agent reports a key for the pod's interfaces that names one container.
+// podNetworkOnly says why the agent does not support KEY/container.NAME for the keys of the pod's network interfaces.
 const podNetworkOnly = "it cannot name one container, because the interface moves into the network namespace that the pod's containers share"
 
 // scopedKey is a key that the agent reads and that also has the forms KEY/pod and KEY/container.NAME. It makes a
@@ -95,7 +96,8 @@ type scopedKey struct {
 	kind Kind
 }
 
-// policyScopedKeys are the keys of nri-plugins' policies that the agent reads, without /pod or /container.NAME.
+// policyScopedKeys are the keys of nri-plugins' policies that the agent reads. The keys in this list have no suffix
+// /pod or /container.NAME, but the agent reads the keys with these suffixes too.
 var policyScopedKeys = []scopedKey{
 	{NRIBalloon, BalloonKind}, {NRIHideThreads, ThreadsKind}, {NRIPreserveCPU, PreserveKind}, {NRIPreserveMemory, PreserveKind},
 	{NRIMemoryType, MemoryTypeKind}, {NRIColdStart, MemoryTypeKind}, {NRISchedulingClass, SchedClassKind},
@@ -104,7 +106,8 @@ var policyScopedKeys = []scopedKey{
 	{NRIHints, CPUPreference}, {NRIDenyHints, CPUPreference}, {NRIAllowHints, CPUPreference},
 }
 
-// pluginScopedKeys are the keys of nri-plugins' other plugins that the agent reads, without /pod or /container.NAME.
+// pluginScopedKeys are the keys of nri-plugins' other plugins that the agent reads. The keys in this list have no
+// suffix /pod or /container.NAME, but the agent reads the keys with these suffixes too.
 var pluginScopedKeys = []scopedKey{
 	{NRIMemoryQoS, MemoryQoSKind}, {NRIMemoryHigh, MemoryQoSKind}, {NRISwapMax, MemoryQoSKind},
 	{NRIMemoryPolicyClass, MemPolicyKind}, {NRIMemoryPolicyText, MemPolicyKind},
@@ -121,7 +124,8 @@ func servingPolicies(key string) string {
 	return "with placement.policy: topology-aware"
 }
 
-// nriScopedKeys are the keys of NRI's plugins that the agent reads, without /pod or /container.NAME.
+// nriScopedKeys are the keys of NRI's plugins that the agent reads. The keys in this list have no suffix /pod or
+// /container.NAME, but the agent reads the keys with these suffixes too.
 var nriScopedKeys = []scopedKey{
 	{NRIUlimits, UlimitsKind}, {NRIOldUlimits, UlimitsKind},
 	{NRIIOPriority, IOPrioKind}, {nriOldIOPriority, IOPrioKind},

@@ -349,11 +349,13 @@ type request struct {
 	value  func(*Pod) string // the requested value as a text for users
 	remove func(*Pod)        // removes the request from the intent
 	// mergeFrom copies the request from the intent other, which comes from a dialect with less priority, to the intent
-	// p. It does nothing if p has such a request. mergeFrom is nil if the request is only a part of a field.
+	// p. If p already has such a request, mergeFrom does nothing. mergeFrom is nil if the method merge copies the field
+	// itself, or if the request is a part of a field that the request of another kind copies.
 	mergeFrom func(p, other *Pod)
 }
 
-// fieldRequest returns the request for a field of the intent; show formats the value of the field.
+// fieldRequest returns the request that one field of the intent makes. The function of returns this field, and the
+// function show formats the field's value for users.
 func fieldRequest[T any](of func(*Pod) *Sourced[T], show func(T) string) request {
 	return request{
 		key:       func(p *Pod) string { return of(p).Key },
@@ -377,8 +379,8 @@ func classRequest(class Class) request {
 	}
 }
 
-// preemptableRequest changes the request for the field Preemptable: only a preemptable pod makes it, and not a pod that
-// sets the field to false.
+// preemptableRequest changes the request that the field Preemptable makes. With the change, a pod makes the request
+// only if it sets Preemptable to true.
 func preemptableRequest(r request) request {
 	r.key = func(p *Pod) string {
 		if !p.Preemptable.V {
@@ -417,8 +419,11 @@ func describePerContainer[T any](p PerContainer[T]) string {
 	return strings.Join(parts, ", ")
 }
 
+// joinNames joins the sorted keys of a map with commas.
 func joinNames[T any](m map[string]T) string { return strings.Join(sortedKeys(m), ",") }
 
+// joinTexts joins texts with commas.
 func joinTexts(list []string) string { return strings.Join(list, ",") }
 
+// formatMinors formats the device minors of GPUs for users.
 func formatMinors(g GPU) string { return fmt.Sprint("minors ", g.Minors) }

@@ -45,6 +45,7 @@ var koordClasses = map[string]Class{
 	"LSE": Dedicated, "LSR": Dedicated, "LS": Shared, "BE": Reclaimed, "SYSTEM": System,
 }
 
+// readKoordinator reads Koordinator's labels and annotations, and the batch resources of the pod's spec.
 func readKoordinator(t *podTexts, spec *lifecycle.PodSpec, out *Pod) {
 	if name := t.label(KoordQoSClass); name != "" {
 		if class, known := koordClasses[name]; known {
@@ -65,6 +66,8 @@ func readKoordinator(t *podTexts, spec *lifecycle.PodSpec, out *Pod) {
 	readCoreSched(t, out)
 }
 
+// readResourceStatus reads the annotation KoordResourceStatus: the CPUs that a scheduler assigned to the pod, and the
+// NUMA nodes that it chose for the pod's CPUs.
 func readResourceStatus(t *podTexts, out *Pod) {
 	var status struct {
 		CPUSet string `json:"cpuset"`
@@ -107,6 +110,7 @@ func readResourceStatus(t *podTexts, out *Pod) {
 	}
 }
 
+// readExtended reads the annotation KoordExtended: the batch resources of each container.
 func readExtended(t *podTexts, out *Pod) {
 	var spec struct {
 		Containers map[string]struct {

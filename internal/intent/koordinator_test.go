@@ -66,7 +66,7 @@ func TestResourceStatus(t *testing.T) {
 		{name: "wrong type", text: `{"cpuset":3}`, problem: "malformed JSON"},
 		{name: "twice", text: `{"cpuset":"1","cpuset":"2"}`, problem: "duplicate"},
 		{name: "another case", text: `{"CPUSet":"1"}`},
-		{name: "backwards", text: `{"cpuset":"5-2"}`, problem: "backwards"},
+		{name: "backwards", text: `{"cpuset":"5-2"}`, problem: "the end is below the start"},
 		{name: "negative", text: `{"cpuset":"-1"}`, problem: "not a number"},
 		{name: "huge id", text: `{"cpuset":"99999999999999999999"}`, problem: "above"},
 		{name: "huge range", text: `{"cpuset":"0-4000000000"}`, problem: "above"},

@@ -59,7 +59,7 @@ func (p PerContainer[T]) Of(container string) Sourced[T] {
 	return p.Pod
 }
 
-// scopes has, for each KEY, the names of the containers for which the pod has an annotation KEY/container.NAME.
+// scopes lists containers by KEY: the pod has an annotation KEY/container.NAME for each NAME in the list.
 type scopes map[string][]string
 
 // findScopes finds the annotations for single containers. If the pod has more than maxScannedAnnotations annotations,
@@ -92,7 +92,7 @@ func (s scopes) containers(names ...string) []string {
 	return slices.Compact(all)
 }
 
-// firstSetKey returns the first of the keys that the pod has; "" for none.
+// firstSetKey returns the first key of a list that the pod has as an annotation; "" if it has none of the keys.
 func (t *podTexts) firstSetKey(keys ...string) string {
 	for _, key := range keys {
 		if t.annotations.of(key) != "" {
@@ -102,7 +102,8 @@ func (t *podTexts) firstSetKey(keys ...string) string {
 	return ""
 }
 
-// keyForContainer returns the first of the annotations that the pod has for one container; "" for none.
+// keyForContainer returns the key of a pod's annotation for one container; "" if there is none. If the pod has several
+// of the named annotations for the container, the earliest name in the list counts.
 func (t *podTexts) keyForContainer(container string, names []string) string {
 	keys := make([]string, len(names))
 	for i, name := range names {
@@ -111,7 +112,8 @@ func (t *podTexts) keyForContainer(container string, names []string) string {
 	return t.firstSetKey(keys...)
 }
 
-// keyForPod returns the first of the annotations that the pod has for all its containers; "" for none.
+// keyForPod returns the key of a pod's annotation for all its containers; "" if there is none. It looks for the form
+// KEY/pod of each name in the order of the list, and then for each name without a suffix.
 func (t *podTexts) keyForPod(names []string) string {
 	for _, name := range names {
 		if key := nriPodKeys[name]; t.annotations.of(key) != "" {
@@ -220,8 +222,8 @@ func (t *podTexts) fromYAML(text string) (string, error) {
 	return string(b), nil
 }
 
-// mayHaveAnchors reports whether a YAML text may have an anchor or an alias. Both begin with & or * at the start of a
-// value. Inside a value, as in "web-*", these characters are plain text.
+// mayHaveAnchors reports whether a YAML text possibly has an anchor (&) or an alias (*). These characters have this
+// meaning at the start of a value. Inside a value, as in "web-*", they are plain text.
 func mayHaveAnchors(text string) bool {
 	for i := range len(text) {
 		if text[i] != '&' && text[i] != '*' {
@@ -264,6 +266,7 @@ func (s *scalar) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// readNRI reads the annotations of the plugins in the NRI repository.
 func readNRI(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	s := t.findScopes(out)
 	out.Ulimits = readScoped(t, s, out, t.ulimits, NRIUlimits, NRIOldUlimits)

@@ -22,7 +22,8 @@ const (
 	// NRIHideThreads lets a container run on one thread of each core of its balloon ("true") or
 	// on all threads ("false"). The annotation has priority over the option of the balloon type.
 	NRIHideThreads = "hide-hyperthreads.resource-policy.nri.io"
-	// NRIPreserveCPU and NRIPreserveMemory keep the CPUs or the memory nodes that the request to the runtime has.
+	// NRIPreserveCPU and NRIPreserveMemory make a container keep the CPUs or the memory nodes that the kubelet
+	// requested from the runtime.
 	NRIPreserveCPU    = "cpu.preserve.resource-policy.nri.io"
 	NRIPreserveMemory = "memory.preserve.resource-policy.nri.io"
 	// NRISchedulingClass names the scheduling class of a container.
@@ -41,7 +42,8 @@ const (
 	// NRIRequireIsolated means that a container which owns CPUs must own isolated CPUs. If there are not enough of
 	// them, the agent refuses the container.
 	NRIRequireIsolated = "require-isolated-cpus.resource-policy.nri.io"
-	// NRIUnlimited names the part of the node for a Burstable container without a CPU limit.
+	// NRIUnlimited says in how large a part of the node a Burstable container without a CPU limit runs, such as
+	// "package" or "numa".
 	NRIUnlimited = "unlimited-burstable.resource-policy.nri.io"
 	// NRIMemoryQoS names a memory class. NRIMemoryHigh and NRISwapMax are the values of the files memory.high and
 	// memory.swap.max. These are the keys of the plugin memory-qos.
@@ -74,6 +76,7 @@ func MemoryKinds() map[string]topology.MemoryKind {
 	return map[string]topology.MemoryKind{"DRAM": topology.DRAM, "HBM": topology.HBM, "PMEM": topology.PMEM}
 }
 
+// readNRIPlugins reads the annotations of nri-plugins.
 func readNRIPlugins(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	s := t.findScopes(out)
 	out.Balloon = readScoped(t, s, out, t.balloonType, NRIBalloon)
@@ -125,6 +128,7 @@ func (t *podTexts) required(key string) (string, error) {
 	return text, nil
 }
 
+// balloonType reads the name of a balloon type.
 func (t *podTexts) balloonType(key string) (string, error) {
 	text, err := t.required(key)
 	if err == nil && len(text) > maxBalloonTypeName {
@@ -133,6 +137,7 @@ func (t *podTexts) balloonType(key string) (string, error) {
 	return text, err
 }
 
+// className reads the name of a class of the agent's configuration: a scheduling class or a memory class.
 func (t *podTexts) className(key string) (string, error) {
 	text, err := t.required(key)
 	if err == nil && len(text) > maxClassName {
@@ -169,6 +174,7 @@ func (t *podTexts) memoryBytes(key string) (MemoryBytes, error) {
 	return MemoryBytes(bytes / page * page), err
 }
 
+// boolean reads "true" or "false". Other texts are errors.
 func (t *podTexts) boolean(key string) (bool, error) {
 	text, err := t.required(key)
 	if err == nil && text != "true" && text != "false" {
@@ -201,6 +207,7 @@ func (t *podTexts) coldStart(key string) (seconds int, err error) {
 	return seconds, nil
 }
 
+// memoryKinds reads a list of the names in MemoryKinds. It returns each kind once, sorted.
 func (t *podTexts) memoryKinds(key string) (kinds []topology.MemoryKind, err error) {
 	text, err := t.required(key)
 	if err != nil {

@@ -17,6 +17,7 @@ func checkOOMScore(n int64) error {
 	return nil
 }
 
+// readOOMScore reads the annotations KoordOOMScore (for all containers) and KoordOOMScoreSpec (by container).
 func readOOMScore(t *podTexts, out *Pod) {
 	if text := t.annotation(KoordOOMScore); text != "" {
 		n, err := strconv.ParseInt(text, 10, 32)

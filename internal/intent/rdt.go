@@ -23,6 +23,8 @@ type rdtBandwidth struct {
 	Percent *int `json:"percent"`
 }
 
+// readResctrl reads the annotation KoordResctrl: shares of caches and memory bandwidth. If one share is malformed, the
+// pod requests none.
 func readResctrl(t *podTexts, out *Pod) {
 	var ask struct {
 		Cache struct {
@@ -80,8 +82,8 @@ func readResctrl(t *podTexts, out *Pod) {
 	}
 }
 
-// checkCacheID returns an error if the id of a cache is out of range. If the id is valid, it returns the error of the
-// share.
+// checkCacheID returns an error if the id of a cache is out of range. Otherwise it returns err, which is the error from
+// the check of the cache's share.
 func checkCacheID(id int, err error) error {
 	if id < 0 || id >= 1<<16 {
 		return fmt.Errorf("cacheID is %d, want 0 to %d", id, 1<<16-1)

@@ -82,6 +82,7 @@ func readPreemptable(t *podTexts, out *Pod) {
 	}
 }
 
+// readBurst reads the annotation RubikBurst: a CPU burst in µs.
 func readBurst(t *podTexts, out *Pod) {
 	text := t.annotation(RubikBurst)
 	if text == "" {
@@ -95,6 +96,7 @@ func readBurst(t *podTexts, out *Pod) {
 	out.Burst = Sourced[int64]{n, RubikBurst}
 }
 
+// readCacheLimit reads the annotation RubikCacheLimit: the name of one of CacheLevels.
 func readCacheLimit(t *podTexts, out *Pod) {
 	text := t.annotation(RubikCacheLimit)
 	if text == "dynamic" {
@@ -114,8 +116,9 @@ type rubikLimit struct {
 	Value  quantity `json:"value"`
 }
 
-// readBlkioLimit reads limits of disks, a list for each direction. If one limit is malformed, it drops all limits. So a
-// pod with a typing error never has only some of the limits that it requests.
+// readBlkioLimit reads limits of disks. The annotation has four lists of limits, such as the list of read limits in
+// bytes per second. If one limit is malformed, readBlkioLimit drops all limits of the pod. So a pod with a typing error
+// never has only some of the limits that it requests.
 func readBlkioLimit(t *podTexts, out *Pod) {
 	var ask struct {
 		ReadBPS   []rubikLimit `json:"device_read_bps"`
@@ -157,7 +160,8 @@ func readBlkioLimit(t *podTexts, out *Pod) {
 	}
 }
 
-// add adds a limit to the limits of its disk. The function into returns the number for the direction of the limit.
+// add stores a limit in the limits of its disk. The function into returns the address of the field for the limit, such
+// as ReadBPS.
 func (l rubikLimit) add(disks map[string]*blkioConfig, into func(*blkioConfig) *int64) error {
 	n, err := l.Value.integer()
 	if err != nil {

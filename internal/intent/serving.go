@@ -73,6 +73,7 @@ type policyGroup struct {
 // built only once, because the runtime waits while the agent reads a pod.
 var servedByPolicies = policyRequests()
 
+// policyRequests returns the value of servedByPolicies.
 func policyRequests() []policyGroup {
 	both := slices.Concat(declarationOf(ThreadsKind).requests, declarationOf(PreserveKind).requests, []request{memoryKindsRequest()}, declarationOf(SchedClassKind).requests)
 	return []policyGroup{
@@ -94,10 +95,12 @@ func policyRequests() []policyGroup {
 	}
 }
 
+// memoryKindsRequest returns the request that the field MemoryKinds makes.
 func memoryKindsRequest() request {
 	return fieldRequest(func(p *Pod) *Sourced[PerContainer[[]topology.MemoryKind]] { return &p.MemoryKinds }, describePerContainer)
 }
 
+// coldStartRequest returns the request that the field ColdStart makes.
 func coldStartRequest() request {
 	return fieldRequest(func(p *Pod) *Sourced[PerContainer[int]] { return &p.ColdStart }, describePerContainer)
 }
@@ -167,17 +170,19 @@ func (p *Pod) reportUnservedOnce(key, value, format string, args ...any) {
 
 // keyIndex has the keys that pods can have, from the table of keys.
 type keyIndex struct {
-	unsupported []podKey       // the keys that the agent does not read, each once
+	unsupported []podKey       // the keys that the agent does not read, without duplicates
 	scoped      map[string]Key // the keys that also have the forms KEY/pod and KEY/container.NAME, by Name
-	read        []podKey       // the keys that the agent reads, each once
+	read        []podKey       // the keys that the agent reads, without duplicates
 }
 
-// podKey is a key with the names of the labels or annotations that make its request for a whole pod.
+// podKey is a key, and the names under which a pod can have it as a label or annotation for all containers: KEY and, if
+// the key is scoped, KEY/pod.
 type podKey struct {
 	Key
 	names []string
 }
 
+// podKeyOf returns the podKey of a key.
 func podKeyOf(k Key) podKey {
 	if k.Scoped {
 		return podKey{k, []string{k.Name, k.Name + "/pod"}}
@@ -189,6 +194,7 @@ func podKeyOf(k Key) podKey {
 // pod.
 var indexedKeys = indexOf(Keys())
 
+// indexOf returns the index of keys.
 func indexOf(keys []Key) keyIndex {
 	x, seen := keyIndex{scoped: map[string]Key{}}, map[string]bool{}
 	for _, k := range keys {

@@ -60,6 +60,7 @@ type textBudget struct {
 	problems         []lifecycle.Problem // of the texts that exceeded the budget or another limit
 }
 
+// podTextsOf returns the labels and annotations of a pod, with a full budget. spec is nil if it is not known.
 func podTextsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *podTexts {
 	t := &podTexts{
 		labels: editedTexts{created: pod.Labels}, annotations: editedTexts{created: pod.Annotations}, parent: pod.CgroupParent,
@@ -72,8 +73,8 @@ func podTextsOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec) *podTexts {
 	return t
 }
 
-// RequestsDevices reports whether a pod may request devices. The agent does not need the kubelet's device grants of
-// other pods.
+// RequestsDevices reports whether a pod has the annotation that requests devices. The decision about such a pod can
+// depend on the devices that the kubelet granted.
 func RequestsDevices(pod *lifecycle.Pod) bool { return pod.Annotations[KoordDevices] != "" }
 
 // LabelOf returns the value of a label at the pod's creation. ok is false if the label is missing or too
@@ -83,15 +84,16 @@ func LabelOf(pod *lifecycle.Pod, key string) (value string, ok bool) {
 	return value, ok && len(value) <= lifecycle.MaxValueBytes
 }
 
-// forgesRecord returns the value of RecordKey if a pod has this annotation. Only containers may have it.
+// forgesRecord returns the value of the annotation RecordKey if a pod has this annotation. Only containers may have the
+// annotation, and only the agent may write it.
 func forgesRecord(pod *lifecycle.Pod) (text string, forged bool) {
 	text, forged = pod.Annotations[RecordKey]
 	return text, forged
 }
 
-// ContainerMetadata returns the labels and annotations of a container, without the agent's record, for the conditions
-// of rules and policies. The limits for texts of a pod do not apply to them, because the agent does not parse these
-// texts.
+// ContainerMetadata returns the labels and annotations of a container, without the agent's record. The conditions of
+// rules and policies are checked against them. The limits of textBudget do not apply to these texts, because the agent
+// does not parse them.
 func ContainerMetadata(c *lifecycle.Container) (labels, annotations map[string]string) {
 	annotations = c.Annotations
 	if _, has := annotations[RecordKey]; has {
@@ -107,8 +109,9 @@ const maxHookTexts = 64 << 10
 
 // AnnotationsForHooks returns the annotations that are matched against conditions of OCI hooks: the annotations of the
 // pod and of the container. The pod's annotations have priority, as in NRI's plugin hook-injector (0.12).
-// AnnotationsForHooks leaves out values longer than lifecycle.MaxValueBytes. It adds up the sizes of the others in the
-// order of their keys, and leaves out each annotation that would exceed maxHookTexts.
+// AnnotationsForHooks leaves out annotations with a value longer than lifecycle.MaxValueBytes. It takes the other
+// annotations in the order of their keys. If the total size with an annotation would exceed maxHookTexts, it leaves out
+// this annotation.
 func AnnotationsForHooks(pod *lifecycle.Pod, ofContainer map[string]string) map[string]string {
 	all := make(map[string]string, len(ofContainer))
 	maps.Copy(all, ofContainer)
@@ -146,7 +149,8 @@ func (t *podTexts) textOf(k Key, name string) string {
 	return text
 }
 
-// text returns a value. When the value is read for the first time, text subtracts its length from the budget.
+// text returns the value of a label or annotation. When a value is read for the first time, text subtracts the value's
+// length from the budget.
 func (t *podTexts) text(kind, key string, from editedTexts) string {
 	text := from.of(key)
 	if text == "" {
@@ -209,6 +213,7 @@ func (t *podTexts) members(key string) []string {
 	return sortedKeys(all)
 }
 
+// oneLine returns the text of an error on one line.
 func oneLine(err error) string { return printable(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
 // measureJSON returns the number of values in a JSON text, and the length of the longest member name. Each comma and

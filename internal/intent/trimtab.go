@@ -37,6 +37,7 @@ func CoreTypes() map[string]topology.CoreKind {
 	return map[string]topology.CoreKind{"performance": topology.PerformanceCore, "efficient": topology.EfficiencyCore}
 }
 
+// readTrimtab reads Trimtab's own annotations.
 func readTrimtab(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	readHugepages(t, out)
 	readCPUEnv(t, out)
@@ -55,6 +56,7 @@ func readTrimtab(t *podTexts, _ *lifecycle.PodSpec, out *Pod) {
 	}
 }
 
+// readBool reads an annotation that is "true" or "false". For another text it reports a problem.
 func readBool(t *podTexts, key string, out *Pod) (none Sourced[bool]) {
 	switch text := t.annotation(key); text {
 	case "":

@@ -49,7 +49,7 @@ func (w *description) String() string {
 	return strings.Join(w.parts, ", ")
 }
 
-// describe returns the description of a value for describeValue; "" for an invalid value or a nil pointer.
+// describe does the work of describeValue. It returns "" for an invalid value or a nil pointer.
 func describe(v reflect.Value) string {
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return ""

@@ -31,11 +31,15 @@ var (
 	//   - "json: cannot unmarshal number 1.5 into Go value of type int"
 	typeMismatch = regexp.MustCompile(`cannot unmarshal (\w+)( [^ ]+)? into Go (?:struct field (\S+)|value) of type (\S*struct \{.*\}|\S+)`)
 	// The expression unexpectedStart matches texts such as "invalid character 'r' looking for beginning of value".
-	unexpectedStart     = regexp.MustCompile(`invalid character ('.*?'|'\\'') looking for beginning of (value|object key string)`)
+	unexpectedStart = regexp.MustCompile(`invalid character ('.*?'|'\\'') looking for beginning of (value|object key string)`)
+	// The expression unexpectedCharacter matches texts such as "invalid character 'r' after object key".
 	unexpectedCharacter = regexp.MustCompile(`invalid character ('.*?'|'\\'') (after|in) `)
-	strconvError        = regexp.MustCompile(`strconv\.\w+: parsing (".*?"): (invalid syntax|value out of range)`)
-	unknownField        = regexp.MustCompile(`unknown field "`)
-	decoderPrefix       = regexp.MustCompile(`(^|[:;] |\n)(?:json|error unmarshaling JSON|error converting YAML to JSON|while decoding JSON): `)
+	// The expression strconvError matches texts such as `strconv.ParseInt: parsing "x": invalid syntax`.
+	strconvError = regexp.MustCompile(`strconv\.\w+: parsing (".*?"): (invalid syntax|value out of range)`)
+	// The expression unknownField matches the text before the name of a field that the Go type does not have.
+	unknownField = regexp.MustCompile(`unknown field "`)
+	// The expression decoderPrefix matches prefixes that decoders add, such as "json: ".
+	decoderPrefix = regexp.MustCompile(`(^|[:;] |\n)(?:json|error unmarshaling JSON|error converting YAML to JSON|while decoding JSON): `)
 )
 
 // Text rewrites the text of a JSON error in one line, with plain words instead of the names of Go types.

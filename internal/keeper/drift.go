@@ -92,7 +92,7 @@ func (d *Drift) Run(ctx context.Context) error {
 		case n := <-notices:
 			switch n.Change {
 			case cgroup.Written:
-				owners = k.watched.differingIn([]string{n.Path})
+				owners = k.watched.ownersOfDifferingFiles([]string{n.Path})
 			case cgroup.Overflow:
 				owners = k.DifferingOwners()
 			}
@@ -143,7 +143,7 @@ func (d *Drift) pollNextFiles() []string {
 	some = min(some, len(d.unreadFiles))
 	files := d.unreadFiles[:some]
 	d.unreadFiles = d.unreadFiles[some:]
-	return d.Keeper.watched.differingIn(files)
+	return d.Keeper.watched.ownersOfDifferingFiles(files)
 }
 
 // nextDue returns the time of the earliest scheduled repair. some is false if no repair is scheduled.
@@ -175,7 +175,7 @@ func (d *Drift) updateWatches() (owners []string) {
 		k.mu.Lock()
 		rows := k.watched.dirs[dir]
 		k.mu.Unlock()
-		owners = append(owners, k.watched.differing(rows)...)
+		owners = append(owners, k.watched.ownersOfDifferingRows(rows)...)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

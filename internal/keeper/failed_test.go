@@ -127,7 +127,7 @@ func TestPanic(t *testing.T) {
 		r := newRig(t, v, "p/a")
 		for name, write := range map[string]func(string){
 			"a batch":       func(list string) { r.Apply([]Item{cpus("p/a", list)}) },
-			"what it noted": func(list string) { r.Note([]Item{cpus("p/a", list)}); r.Reconcile("p/a") },
+			"what it noted": func(list string) { r.RecordOnly([]Item{cpus("p/a", list)}); r.Reconcile("p/a") },
 		} {
 			r.fake.OnWrite(func(string, string) { panic("planted") })
 			func() {

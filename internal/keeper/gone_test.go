@@ -58,7 +58,7 @@ func TestRuntimeWeight(t *testing.T) {
 		if err := fake.WriteFile(c.of.Dir+"/cpu.weight", []byte(c.kernel)); err != nil {
 			t.Fatal(err)
 		}
-		k.Note([]Item{{Target: c.of, Value: shares}})
+		k.RecordOnly([]Item{{Target: c.of, Value: shares}})
 		got := k.Reconcile(c.of.Owner)[0]
 		if got.State != c.want || got.Kernel != c.after {
 			t.Errorf("weight %s of %s for 512 shares: %s, now %s (%v); want %s, %s", c.kernel, c.of.Dir, got.State, got.Kernel, got.Err, c.want, c.after)

@@ -114,11 +114,12 @@ func (j *job) matchesDesired(kernel string) bool {
 // defaultShares are the kernel's default for cpu.shares.
 const defaultShares = 1024
 
+// weightText returns a weight as the text for the kernel.
 func weightText(w int64) string { return strconv.FormatInt(w, 10) }
 
-// noteFoundText compares the text that the file had before the job's write with the last verified text. If the two
-// differ, another program wrote the file, and noteFoundText sets j.drifted.
-func (j *job) noteFoundText(text string) {
+// detectDrift compares the text that the file had before the job's write with the last verified text. If the two
+// differ, another program wrote the file, and detectDrift sets j.drifted.
+func (j *job) detectDrift(text string) {
 	j.k.mu.Lock()
 	defer j.k.mu.Unlock()
 	j.drifted = j.row.drifted(text)
@@ -205,7 +206,7 @@ func (j *job) finish(s State, kernel, verified string, err error) {
 	}
 	if inForce && verified != r.shownText && !r.handle.Same(verified, j.text) {
 		r.shownText = verified
-		k.Originals.note(r)
+		k.Originals.addLine(r)
 	}
 	if j.releasing && (inForce || s == Pending && !r.waitsForCgroup) {
 		k.dropLocked(r)
@@ -242,17 +243,18 @@ var temporaryErrors = []error{
 	syscall.EIO, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrNotFreed,
 }
 
+// isTemporary reports whether an error is one of temporaryErrors.
 func isTemporary(err error) bool {
 	return slices.ContainsFunc(temporaryErrors, func(p error) bool { return errors.Is(err, p) })
 }
 
-// withFailed adds jobs to a batch, for the CPU and memory node lists whose last write failed with a temporary error.
+// addFailedLists adds jobs to a batch, for the CPU and memory node lists whose last write failed with a temporary error.
 // The cgroups with these lists possibly still have CPUs that they should have lost. If a list fails again, no other
 // cgroup gets these CPUs.
-func (k *Keeper) withFailed(jobs []*job) []*job {
+func (k *Keeper) addFailedLists(jobs []*job) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	failed := k.pick(maps.Keys(k.table.failed), func(r *row) bool {
+	failed := k.makeJobs(maps.Keys(k.table.failed), func(r *row) bool {
 		return r.isList() && r.cededReason == nil && r.text != "" && !slices.ContainsFunc(jobs, func(j *job) bool { return j.row == r })
 	})
 	for _, j := range failed {

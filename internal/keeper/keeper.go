@@ -32,11 +32,11 @@ type Keeper struct {
 	// the kernel reclaim for seconds.
 	listsMu sync.Mutex
 
-	mu      sync.Mutex // guards the fields below
-	table   *table
-	counts  Tally
-	watched watchedFiles
-	actors  actors
+	mu      sync.Mutex   // guards the fields below
+	table   *table       // all settings with a desired value
+	counts  Tally        // see Keeper.Tally
+	watched watchedFiles // the files with values in force
+	actors  actors       // the actors, and the values that they apply
 }
 
 // New makes a keeper for the files of a tree.
@@ -81,7 +81,7 @@ func (k *Keeper) apply(batch []Item, urgent bool) ([]Outcome, *DeferredWrites) {
 		if k.observing {
 			observe(jobs)
 		} else if sets {
-			later = k.runSets(k.withFailed(jobs), urgent)
+			later = k.runSets(k.addFailedLists(jobs), urgent)
 		}
 	}()
 	runScalars(jobs)
@@ -133,11 +133,11 @@ func (r *DeferredWrites) Apply() []Outcome {
 // do not include postponed writes. The caller must call DeferredWrites.Apply before the next decision.
 func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *DeferredWrites) { return k.apply(batch, true) }
 
-// Note records desired values and does not write them. It is for values that the runtime gets in the agent's answer and
+// RecordOnly records desired values and does not write them. It is for values that the runtime gets in the agent's answer and
 // writes itself. The cgroup may not exist yet.
-func (k *Keeper) Note(batch []Item) {
+func (k *Keeper) RecordOnly(batch []Item) {
 	k.mu.Lock()
-	k.actors.note(batch)
+	k.actors.storeItems(batch)
 	for _, item := range batch {
 		if k.actors.byField[item.Value.Field] != nil {
 			continue
@@ -150,7 +150,7 @@ func (k *Keeper) Note(batch []Item) {
 			r.state, r.err = Refused, err
 			continue
 		}
-		k.Originals.note(r)
+		k.Originals.addLine(r)
 	}
 	k.mu.Unlock()
 	k.Originals.flush()
@@ -181,9 +181,9 @@ func (k *Keeper) RetryFailed() []Outcome {
 // repair changes by other programs. In this case, rewrite skips each file whose pause between two repairs has not ended
 // yet (see Repair).
 func (k *Keeper) rewrite(repair bool, owners ...string) []Outcome {
-	return k.sync(true, func() (jobs []*job) {
+	return k.runJobs(true, func() (jobs []*job) {
 		for _, owner := range owners {
-			jobs = append(jobs, k.pick(slices.Values(k.table.byOwner[owner]), func(r *row) bool {
+			jobs = append(jobs, k.makeJobs(slices.Values(k.table.byOwner[owner]), func(r *row) bool {
 				_, paused := k.watched.nextRepair(r)
 				return (r.text != "" || r.releasing) && (!repair || !paused)
 			})...)
@@ -195,9 +195,9 @@ func (k *Keeper) rewrite(repair bool, owners ...string) []Outcome {
 	})
 }
 
-// sync runs the jobs that the function pick returns, all together in an order that the kernel accepts. If failed is
+// runJobs runs the jobs that the function pick returns, all together in an order that the kernel accepts. If failed is
 // true, sync also writes the CPU and memory node lists whose last write failed with a temporary error.
-func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
+func (k *Keeper) runJobs(failed bool, pick func() []*job) []Outcome {
 	var jobs []*job
 	func() {
 		k.listsMu.Lock()
@@ -211,7 +211,7 @@ func (k *Keeper) sync(failed bool, pick func() []*job) []Outcome {
 		}
 		sets := jobs
 		if failed {
-			sets = k.withFailed(jobs)
+			sets = k.addFailedLists(jobs)
 		}
 		k.runSets(sets, false)
 	}()

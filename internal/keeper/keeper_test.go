@@ -179,7 +179,7 @@ func TestPendingSettleForget(t *testing.T) {
 		r := newRig(t, v, "p")
 		out := r.Apply([]Item{cpus("p/a", "1"), num("p/a", lifecycle.CPUShares, 1000)})
 		want(t, states(out), "p/a cpuset.cpus pending ", "p/a cpu.shares pending ")
-		r.Note([]Item{num("p/a", lifecycle.CPUQuota, 50000)})
+		r.RecordOnly([]Item{num("p/a", lifecycle.CPUQuota, 50000)})
 		if err := r.fake.MkdirRunc("p/a"); err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestRelease(t *testing.T) {
 		if rows := r.Rows(); len(rows) != 0 {
 			t.Errorf("%v: rows left: %+v", v, rows)
 		}
-		r.Note([]Item{cpus(dir, "1")})
+		r.RecordOnly([]Item{cpus(dir, "1")})
 		if o := r.Release(dir, lifecycle.CPUSetCPUs, ""); o.State != Forgotten {
 			t.Errorf("%v: never written: %+v", v, o)
 		}

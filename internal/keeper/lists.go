@@ -137,7 +137,7 @@ func (p *listPass) read(m *listChange) (err error) {
 	if m.presentText, err = m.job.read(); err != nil {
 		return err
 	}
-	m.job.noteFoundText(m.presentText)
+	m.job.detectDrift(m.presentText)
 	m.presentSet, err = p.parse(m.presentText)
 	m.desiredSet, _ = p.parse(m.job.text)
 	v1 := p.tree.Version == cgroup.V1

@@ -56,7 +56,7 @@ func (c *Comparison) Setting() string { return Item{Value: c.Value}.settingKey()
 // the kernel does not show these weights.
 func (k *Keeper) Compare() []Comparison {
 	k.mu.Lock()
-	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.text != "" && !r.releasing })
+	jobs := k.makeJobs(maps.Values(k.table.rows), func(r *row) bool { return r.text != "" && !r.releasing })
 	k.mu.Unlock()
 	out := make([]Comparison, 0, len(jobs))
 	for _, j := range jobs {

@@ -76,7 +76,7 @@ func TestNewerValueWins(t *testing.T) {
 	r.fake.FailWrites(func(string, string) error {
 		if !once {
 			once = true
-			r.Note([]Item{num("b", lifecycle.CPUShares, 3000)})
+			r.RecordOnly([]Item{num("b", lifecycle.CPUShares, 3000)})
 			r.Forget("c")
 		}
 		return nil

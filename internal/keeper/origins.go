@@ -86,7 +86,7 @@ type history struct {
 type origin struct {
 	Owner  string          `json:"owner,omitempty"`
 	Dir    string          `json:"dir"`
-	Parent bool            `json:"parent,omitempty"`
+	Parent bool            `json:"parent,omitempty"` // see Target.Parent
 	Field  lifecycle.Field `json:"field"`
 	Key    string          `json:"key,omitempty"`
 	// AgentText is the text that the agent wrote to the file, or writes after it has stored this line.
@@ -96,6 +96,7 @@ type origin struct {
 	TextRemoved bool `json:"gone,omitempty"`
 }
 
+// key returns the key of the setting.
 func (o *origin) key() fileKey { return fileKey{o.Dir, o.Field, o.Key} }
 
 // extraLines limits the length of the journal. The keeper replaces all lines when more than 2*n+extraLines lines were
@@ -130,8 +131,8 @@ func (s *Originals) Load(j Journal, lines []byte) error {
 	return nil
 }
 
-// LoadFailed stores the reason why the agent could not read the journal of an earlier keeper. The keeper writes the
-// whole journal as soon as the journal can be written.
+// LoadFailed stores the reason why the agent could not open the journal. The keeper writes the whole journal as soon as
+// a write to the journal succeeds.
 func (s *Originals) LoadFailed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +264,7 @@ func (s *Originals) forget(p fileKey) {
 // storeOriginal stores a text as the original of a row.
 func (s *Originals) storeOriginal(r *row, text string) {
 	r.history.Original = &text
-	s.note(r)
+	s.addLine(r)
 }
 
 // storeOriginalIfMissing stores a text as the original of a row, if the text is known and the row has no original yet.
@@ -317,8 +318,8 @@ func appendText(b []byte, name, text string) []byte {
 	return append(append(append(b, '"'), text...), '"')
 }
 
-// note adds a row's line to the pending lines of the journal, if the line has changed.
-func (s *Originals) note(r *row) {
+// addLine adds a row's line to the pending lines of the journal, if the line has changed.
+func (s *Originals) addLine(r *row) {
 	if s.journal == nil {
 		return
 	}
@@ -400,7 +401,7 @@ func (s *Originals) flushLocked(atOnce bool) {
 // pendingLines.
 func (s *Originals) replaceAll() error {
 	s.mu.Lock()
-	all := s.allLocked()
+	all := s.allLinesLocked()
 	s.mu.Unlock()
 	err := s.journal.Replace(all)
 	if err == nil {
@@ -454,8 +455,8 @@ func (s *Originals) RetrySaving(ctx context.Context) error {
 // maxKeptBuffer is the largest capacity in bytes that spareBuffer may have.
 const maxKeptBuffer = 16 << 10
 
-// allLocked returns the lines of all settings whose files may have a text of the agent now.
-func (s *Originals) allLocked() []byte {
+// allLinesLocked returns the lines of all settings whose files may have a text of the agent now.
+func (s *Originals) allLinesLocked() []byte {
 	lines := make([]byte, 0, lineLength*(len(s.table.rows)+len(s.leftovers)))
 	add := func(o origin) { lines = append(o.appendJSON(lines), '\n') }
 	for _, r := range s.table.rows {

@@ -25,7 +25,7 @@ var ErrInPartition = errors.New("the agent makes no cpuset partition below anoth
 // is any cgroup above a partition. Every parent cgroup must reserve the CPUs of all partitions below it. The keeper
 // therefore writes the union of these CPUs to cpuset.cpus.exclusive of the parent.
 type partition struct {
-	dir string
+	dir string // the cgroup's directory, relative to the root of the cgroup tree
 	// exclusiveJob is the job for the file cpuset.cpus.exclusive, and partitionJob for cpuset.cpus.partition. A job
 	// has already ended if there is no desired value for its file.
 	exclusiveJob, partitionJob *job
@@ -213,7 +213,7 @@ func (s *partition) read(tree *cgroup.Tree) {
 			text, err = tree.Read(s.dir, lifecycle.Unified, key)
 		}
 		if err == nil && !j.done {
-			j.noteFoundText(text)
+			j.detectDrift(text)
 		}
 		return text
 	}

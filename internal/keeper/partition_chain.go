@@ -108,13 +108,13 @@ func (p *partitionPass) forEachParent(jobs iter.Seq2[int, *job], step func(*job,
 			continue
 		}
 		p.parentErrors[j.dir] = err
-		p.dropRow(j) // if the cgroup was removed, it has no partitions below it
+		p.dropRowAtEnd(j) // if the cgroup was removed, it has no partitions below it
 		j.fail(err)
 	}
 }
 
-// dropRow makes the keeper drop the row of a parent cgroup when the job ends.
-func (p *partitionPass) dropRow(j *job) {
+// dropRowAtEnd makes the keeper drop the row of a parent cgroup when the job ends.
+func (p *partitionPass) dropRowAtEnd(j *job) {
 	p.k.mu.Lock()
 	defer p.k.mu.Unlock()
 	if !j.row.releasing {
@@ -125,7 +125,7 @@ func (p *partitionPass) dropRow(j *job) {
 
 // narrowParent takes from a parent cgroup the CPUs that no partition below it has any more.
 func (p *partitionPass) narrowParent(j *job, cur cgroup.IDs) {
-	j.noteFoundText(cur.String())
+	j.detectDrift(cur.String())
 	j.storeOriginal(cur.String())
 	p.writeParent(j, cur, cur.And(p.cpusBelow(j.dir, false).Union(p.originalCPUs(j))))
 }
@@ -149,7 +149,7 @@ func (p *partitionPass) writeParent(j *job, cur, set cgroup.IDs) {
 	k.mu.Lock()
 	j.row.history.LastText, j.row.shownText, j.row.text = cur.String(), "", set.String()
 	j.text = j.row.text
-	k.Originals.note(j.row)
+	k.Originals.addLine(j.row)
 	k.mu.Unlock()
 	k.Originals.flush()
 	if err := j.storeOriginalAndWrite(cur.String(), set.String()); err != nil {
@@ -169,7 +169,7 @@ func (p *partitionPass) trimParent(j *job, cur cgroup.IDs) {
 		return
 	}
 	if need.Empty() {
-		p.dropRow(j)
+		p.dropRowAtEnd(j)
 	}
 	text, state := all.String(), Unchanged
 	p.k.mu.Lock()
@@ -191,16 +191,16 @@ func (k *Keeper) ParentCPUs(dir string) (string, bool) {
 		list, err := k.tree.Allowed(dir, lifecycle.CPUSetCPUs)
 		return list, err == nil
 	}
-	list, root, err := k.withPartitions(dir)
+	list, root, err := k.allowedWithPartitions(dir)
 	if root == list {
 		list = ""
 	}
 	return list, err == nil
 }
 
-// withPartitions returns the CPUs that a cgroup allows its children (list) and the CPUs that the root allows its
+// allowedWithPartitions returns the CPUs that a cgroup allows its children (list) and the CPUs that the root allows its
 // children (root). Both include the CPUs of partitions that this agent or an earlier run of it made.
-func (k *Keeper) withPartitions(dir string) (list, root string, err error) {
+func (k *Keeper) allowedWithPartitions(dir string) (list, root string, err error) {
 	k.mu.Lock()
 	parted := k.table.partitionCPUs(func(string) bool { return true })
 	for _, has := range k.Originals.leftoverCPUs {

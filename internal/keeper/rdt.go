@@ -9,7 +9,7 @@ import (
 type RDT struct{ Groups *resctrl.Groups }
 
 // Act makes a resctrl group and writes the group's schemata, or moves a cgroup's threads into a group. If the text of
-// the value is empty, Act undoes this.
+// the value is empty, Act removes the owner or the threads from the group again.
 func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (State, error) {
 	switch {
 	case v.Field == lifecycle.RDTSchemata && v.Text == "":
@@ -23,8 +23,8 @@ func (r RDT) Act(t Target, v lifecycle.Value, threads func() ([]int, error)) (St
 	return joinState(r.Groups.Join(t.Owner, v.Text, threads))
 }
 
-// joinState returns the state of a value for threads. found means that a thread exists. changed means that a thread did
-// not have the value before.
+// joinState returns the state of a value that an actor has set for threads. found means that there was at least one
+// thread. changed means that at least one thread did not have the value before.
 func joinState(found, changed bool, err error) (State, error) {
 	switch {
 	case !found && err == nil:

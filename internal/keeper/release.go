@@ -25,7 +25,7 @@ var (
 // to that program. CedeChanged writes no file, and returns the outcomes of the files that it leaves to other programs.
 func (k *Keeper) CedeChanged() []Outcome {
 	k.mu.Lock()
-	jobs := k.pick(maps.Values(k.table.rows), func(r *row) bool { return r.verified && r.cededReason == nil })
+	jobs := k.makeJobs(maps.Values(k.table.rows), func(r *row) bool { return r.verified && r.cededReason == nil })
 	k.mu.Unlock()
 	return outcomes(slices.DeleteFunc(jobs, func(j *job) bool {
 		text, err := j.row.handle.Read()
@@ -45,9 +45,9 @@ func (k *Keeper) CedeChanged() []Outcome {
 }
 
 // ReleaseAll restores every value in the table or in an earlier keeper's journal, all together in an order that the
-// kernel accepts. If the original is not known, ReleaseAll leaves the value in the kernel, with the state Ceded. It
-// also leaves values that another program has changed: values of the table only if CedeChanged was called before, and
-// values of an earlier keeper always.
+// kernel accepts. If the original is not known, ReleaseAll leaves the value in the kernel, with the state Ceded. If
+// another program has changed a value that an earlier keeper wrote, ReleaseAll also leaves that value. It checks the
+// values of this keeper for such changes only if the caller has called CedeChanged before.
 func (k *Keeper) ReleaseAll() []Outcome {
 	out := k.claimLeftovers(func(origin) bool { return true })
 	released := k.release(func(r *row) bool {
@@ -66,9 +66,10 @@ func (k *Keeper) ReleaseAll() []Outcome {
 	return append(out, released...)
 }
 
-// ReleaseForgotten restores values that an earlier keeper wrote, for settings that have no desired value now. It
-// restores only the values of known owners whose values the agent has decided. It also ends partitions of unknown
-// owners. Call it after the agent has decided the values of all live pods and containers.
+// ReleaseForgotten restores values that an earlier keeper wrote, for settings that have no desired value now. The
+// function owners returns known if the agent knows a container or pod, and undecided if the agent has not decided its
+// values yet. ReleaseForgotten skips undecided owners. Of unknown owners it only ends cpuset partitions. Call it after
+// the agent has decided the values of all live pods and containers.
 func (k *Keeper) ReleaseForgotten(owners func(owner string) (known, undecided bool)) []Outcome {
 	out := k.claimLeftovers(func(o origin) bool {
 		known, undecided := owners(o.Owner)
@@ -81,7 +82,7 @@ func (k *Keeper) ReleaseForgotten(owners func(owner string) (known, undecided bo
 
 // release writes the originals of the rows that match. If the cgroup of a row does not exist, the outcome is Forgotten.
 func (k *Keeper) release(match func(*row) bool) []Outcome {
-	out := k.sync(false, func() []*job { return k.pick(maps.Values(k.table.rows), match) })
+	out := k.runJobs(false, func() []*job { return k.makeJobs(maps.Values(k.table.rows), match) })
 	for i := range out {
 		if out[i].State == Pending {
 			out[i].State = Forgotten
@@ -126,7 +127,7 @@ func (k *Keeper) claimForRelease(p fileKey) (claimed bool, left *Outcome) {
 	switch {
 	case !still:
 		return false, nil
-	case err != nil && cgroup.IsNotExist(err), err == nil && !hidden && o.isOriginal(at, text):
+	case err != nil && cgroup.IsNotExist(err), err == nil && !hidden && o.needsNoRestore(at, text):
 		k.Originals.forget(p) // a later keeper that reads the journal must not take the file's text for a text of the agent
 		return false, nil
 	case err != nil:
@@ -142,7 +143,7 @@ func (k *Keeper) claimForRelease(p fileKey) (claimed bool, left *Outcome) {
 	r := k.newRowLocked(p, at, o.Owner)
 	r.target, r.kernel, r.verified = target, text, true
 	k.table.release(r, k.tree.Version)
-	k.Originals.note(r)
+	k.Originals.addLine(r)
 	return true, nil
 }
 
@@ -156,8 +157,9 @@ func (p fileKey) isHidden(tree *cgroup.Tree) bool {
 	return err == nil && text == "1"
 }
 
-// isOriginal reports whether the file has the original, or has a text that replaced the restored original.
-func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
+// needsNoRestore reports whether the file needs no restore. This is so if the present text is the original, or if the agent
+// restored the original and another program has changed the file since.
+func (o *origin) needsNoRestore(at cgroup.Handle, text string) bool {
 	back, known := o.originalText()
 	switch list := o.key().isList(); {
 	case !known:
@@ -165,14 +167,15 @@ func (o *origin) isOriginal(at cgroup.Handle, text string) bool {
 	case list && text == "":
 		return true // the cgroup was made again: the agent never writes an empty list
 	case back != "" && at.Same(o.AgentText, back) && (o.LastText == "" || !at.Same(text, o.LastText)):
-		return true // the agent restored the original before, so the present text is not a value of the agent
+		return true // the agent has restored the original already, so another program wrote the present text
 	default:
 		return (back != "" || !list) && at.Same(text, back)
 	}
 }
 
-// mayBeAgentText reports whether the present text of the file may come from the agent. A list may be only a part of the
-// list that the agent wrote: cgroup version 1 removes offline CPUs, and the parent may not allow all CPUs.
+// mayBeAgentText reports whether the agent possibly wrote the present text of the file. The present list can be only a
+// part of the list that the agent wrote: cgroup version 1 removes offline CPUs, and the parent possibly does not allow
+// all CPUs.
 func (o *origin) mayBeAgentText(at cgroup.Handle, text string) bool {
 	if isInvalidated(o.key(), text, o.AgentText) || at.Same(text, o.AgentText) || o.LastText != "" && at.Same(text, o.LastText) {
 		return true

@@ -197,7 +197,7 @@ func TestCopied(t *testing.T) {
 	if err := r.Originals.Load(journal, []byte{}); err != nil {
 		t.Fatal(err)
 	}
-	r.Note([]Item{{
+	r.RecordOnly([]Item{{
 		Target: Target{Owner: "c", Dir: "c"}, Value: lifecycle.Value{Field: lifecycle.CPUShares, Int: 512},
 		Requested: &lifecycle.Value{Field: lifecycle.CPUShares, Int: 2},
 	}})

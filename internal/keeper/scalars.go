@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
+// The names of cgroup files, which are keys of values of the field Unified.
 const (
 	idleKey  = "cpu.idle"
 	burstKey = "cpu.max.burst"
@@ -20,8 +21,10 @@ var errIdle = errors.New("cpu.idle is 1, which gives the cgroup less CPU time th
 
 // writeUnit has jobs whose values are written together: a single job, or the jobs of quota and period.
 type writeUnit struct {
-	jobs  []*job
-	grows bool // the unit is written with the values that grow, after the units of the parent cgroups
+	jobs []*job
+	// raises means that the cgroup gets more than before, as with a higher limit. Such units are written last, and
+	// the units of parent cgroups before those of their children.
+	raises bool
 	// hidden means that the file does not show the written weight, since cpu.idle is 1.
 	hidden bool
 }
@@ -32,7 +35,7 @@ func runScalars(jobs []*job) {
 	units := slices.DeleteFunc(makeUnits(jobs), func(u *writeUnit) bool { return !u.plan() })
 	slices.SortStableFunc(units, func(a, b *writeUnit) int {
 		deeper := cmp.Compare(b.jobs[0].depth(), a.jobs[0].depth())
-		if a.grows {
+		if a.raises {
 			deeper = -deeper
 		}
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), deeper)
@@ -42,7 +45,7 @@ func runScalars(jobs []*job) {
 	}
 }
 
-// makeUnits makes the units of the jobs that have not ended and are not for cpuset files.
+// makeUnits puts jobs into units. It leaves out jobs that have ended and jobs for cpuset files.
 func makeUnits(jobs []*job) []*writeUnit {
 	var units []*writeUnit
 	bandwidth := map[string]*writeUnit{}
@@ -73,7 +76,7 @@ func (u *writeUnit) rank() int {
 	case burstKey:
 		kind = 1
 	}
-	if u.grows {
+	if u.raises {
 		return kind
 	}
 	return -1 - kind
@@ -102,11 +105,11 @@ func (u *writeUnit) plan() bool {
 	u.hidden = byUs && j.isHidden(j.k.tree)
 	same := true
 	for _, j := range u.jobs {
-		j.noteFoundText(j.foundText)
+		j.detectDrift(j.foundText)
 		same = same && j.matchesDesired(j.foundText)
 	}
 	if !same {
-		u.grows = u.allowsMore() || j.k.tree.Version == cgroup.V1 && u.addsQuota()
+		u.raises = u.allowsMore() || j.k.tree.Version == cgroup.V1 && u.addsQuota()
 		return true
 	}
 	for _, j := range u.jobs {
@@ -265,7 +268,7 @@ func (j *job) setIdle() error {
 		}
 		k.mu.Lock()
 		j.row.history.Weight = weight
-		k.Originals.note(j.row)
+		k.Originals.addLine(j.row)
 		k.mu.Unlock()
 		k.Originals.flush()
 	}

@@ -19,6 +19,7 @@ type fileKey struct {
 	key   string // lifecycle.Value.Key, such as the file's name for the field Unified; "" for most fields
 }
 
+// key returns the key of the item's setting.
 func (i Item) key() fileKey { return fileKey{i.Target.Dir, i.Value.Field, i.Value.Key} }
 
 // compare orders settings by cgroup, field and key. Its result is that of cmp.Compare.
@@ -68,7 +69,8 @@ type desiredValue struct {
 	value      lifecycle.Value
 	text       string // the kernel text of value
 	generation uint64 // the value of table.generation when the desired value was recorded
-	// releasing means that the keeper restores the original, which text then has. After that it drops the row.
+	// releasing means that the keeper restores the original and then drops the row. The field text then has the
+	// original.
 	releasing bool
 }
 
@@ -78,9 +80,10 @@ type row struct {
 	fileKey
 	desiredValue
 	handle         cgroup.Handle // the file's handle
-	waitsForCgroup bool          // if releasing is set and the cgroup does not exist yet: the row is not dropped
+	waitsForCgroup bool          // if releasing is true and the cgroup does not exist yet, the row is kept and restored later
 	history        history
-	// shownText is the text that the file has after the keeper wrote text; "" if the file has the same text.
+	// shownText is the text that the kernel showed in the file after the keeper wrote the field text; "" if the two
+	// mean the same value.
 	shownText string
 	foreign   foreignWrites // the writes of other programs to the file
 	// journalHash is a hash of the row's last line in the journal.
@@ -114,15 +117,18 @@ func (p history) originalText() (string, bool) {
 // cede makes the keeper leave the file to another program, for the reason in err.
 func (r *row) cede(err error) { r.cededReason, r.state, r.err = err, Ceded, err }
 
-// drifted reports whether another program has changed the file: text, the present text, is not the verified text.
+// drifted reports whether another program has changed the file since the keeper last verified it. The parameter text is
+// the present text of the file.
 func (r *row) drifted(text string) bool { return r.verified && !r.handle.Same(text, r.kernel) }
 
 // index finds rows by a string, such as the path of a file. A slice of rows is never changed in place, since another
 // goroutine may be reading the slice.
 type index map[string][]*row
 
+// add adds a row to the rows of a key.
 func (x index) add(key string, r *row) { x[key] = append(x[key], r) }
 
+// remove removes a row from the rows of a key.
 func (x index) remove(key string, r *row) {
 	x[key] = slices.DeleteFunc(slices.Clone(x[key]), func(o *row) bool { return o == r })
 	if len(x[key]) == 0 {
@@ -136,12 +142,13 @@ type table struct {
 	byOwner    index         // the same rows, by the id of the container or pod
 	generation uint64        // counts the changes of desired values
 	failed     map[*row]bool // rows whose last write failed with a temporary error
-	// partitionRows has the rows of the files of cpuset partitions. orphans are the keys of such files
-	// whose owner was forgotten (see Keeper.Forget). The cgroups of orphans may still exist.
+	// partitionRows has the rows of all files of cpuset partitions. orphans has the keys of those partition files whose
+	// owner the keeper has forgotten (see Keeper.Forget). The cgroups of these files possibly still exist.
 	partitionRows map[fileKey]*row
 	orphans       []fileKey
 }
 
+// add adds a row to rows and, for a file of a partition, to partitionRows. It does not change byOwner.
 func (t *table) add(r *row) {
 	t.rows[r.fileKey] = r
 	if r.isPartition() {
@@ -149,6 +156,7 @@ func (t *table) add(r *row) {
 	}
 }
 
+// remove removes a row from all maps except byOwner.
 func (t *table) remove(r *row) {
 	delete(t.rows, r.fileKey)
 	delete(t.partitionRows, r.fileKey)
@@ -158,7 +166,7 @@ func (t *table) remove(r *row) {
 // idleRow returns the row of the file cpu.idle of a cgroup, or nil if the file has no desired value.
 func (t *table) idleRow(dir string) *row { return t.rows[fileKey{dir, lifecycle.Unified, idleKey}] }
 
-// writeLock returns the mutex that the writes of a new row must hold. Quota and period of a cgroup share one mutex.
+// writeLock returns the mutex for the field writing of a new row. Quota and period of a cgroup share one mutex.
 func (t *table) writeLock(p fileKey) *sync.Mutex {
 	if p.isBandwidth() {
 		p.field = lifecycle.CPUQuota + lifecycle.CPUPeriod - p.field
@@ -178,8 +186,8 @@ func (t *table) release(r *row, v cgroup.Version) {
 	r.value, _ = cgroup.Decode(v, r.field, r.key, r.text)
 }
 
-// pick makes jobs for the rows that match, in a fixed order.
-func (k *Keeper) pick(rows iter.Seq[*row], match func(*row) bool) []*job {
+// makeJobs makes jobs for the rows that match, in a fixed order.
+func (k *Keeper) makeJobs(rows iter.Seq[*row], match func(*row) bool) []*job {
 	var jobs []*job
 	for r := range rows {
 		if match(r) {
@@ -210,13 +218,13 @@ func (k *Keeper) encode(at cgroup.Handle, t Target, v lifecycle.Value) (string, 
 	return text, nil
 }
 
-// record adds the items of a batch to the table, and makes the jobs. itemJobs has the job of each item, or nil. If two
-// items have the same setting, the later item counts, and both items have the same job. out has the outcomes of the
-// items without a job.
+// record adds the items of a batch to the table, and makes the jobs. itemJobs has, for each item of the batch, the
+// item's job, or nil. If two items have the same setting, the later item counts, and both items have the same job. For
+// items without a job, out has the outcomes.
 func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, itemJobs []*job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.actors.note(batch)
+	k.actors.storeItems(batch)
 	jobs, out, itemJobs = make([]*job, 0, len(batch)), make([]Outcome, len(batch)), make([]*job, len(batch))
 	byRow := make(map[*row]*job, len(batch))
 	var last lifecycle.Value // the last list, cached with its text, since many containers have the same list
@@ -241,7 +249,7 @@ func (k *Keeper) record(batch []Item) (jobs []*job, out []Outcome, itemJobs []*j
 			continue
 		}
 		r := k.recordLocked(item, at, want)
-		k.Originals.note(r)
+		k.Originals.addLine(r)
 		j := byRow[r]
 		if j == nil {
 			j = k.newJob(r)
@@ -318,9 +326,9 @@ func (k *Keeper) noteRequestLocked(r *row, item Item) {
 	}
 }
 
-// leaveLocked handles an item that should be restored and whose original is not known. The value stays in the kernel,
-// and leaveLocked returns Ceded and the reason, or Forgotten if the keeper never wrote the value. For all other items
-// it returns Pending, and the caller must record and write the item.
+// leaveLocked handles an item that should be restored although its original is not known. The keeper then leaves the
+// value in the kernel, and leaveLocked returns Ceded and the reason. If the keeper never wrote the value, it returns
+// Forgotten. For all other items it returns Pending, and the caller must record and write the item.
 func (k *Keeper) leaveLocked(item Item, at cgroup.Handle, want string) (State, error) {
 	if !item.Restore || !item.RequestUnknown || item.Requested != nil {
 		return Pending, nil

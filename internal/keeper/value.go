@@ -25,8 +25,8 @@ type Item struct {
 	// RuntimeMayHaveWritten means that the runtime may have written the agent's value to the file already. The
 	// keeper then does not take the text in the file as the original.
 	RuntimeMayHaveWritten bool
-	// Restore means that no hook decides the value any more. The keeper restores the original, or writes Value if
-	// neither Requested nor an original is known. Then it drops the setting.
+	// Restore means that the agent decides no value for the setting any more. The keeper restores the original, or
+	// writes Value if neither Requested nor an original is known. Then it drops the setting.
 	Restore bool
 	// RequestUnknown has a meaning only with Restore: the agent does not know whether and which value was requested.
 	// If the keeper does not have the original either, it leaves the value in the kernel, with ErrOriginalUnknown.
@@ -42,12 +42,13 @@ const (
 	Applied                 // written, read back and found in force
 	Unchanged               // the kernel had the value already; nothing was written
 	Refused                 // the kernel or a check of the keeper refused the value; Err has the reason
-	Clipped                 // a list of which the parent cgroup allows only a part, which is in force
+	Clipped                 // the parent cgroup allows only a part of the list, and the kernel uses this part
 	Forgotten               // the setting has no desired value any more; nothing was written
 	Superseded              // a newer value was recorded meanwhile, and the batch of the newer value writes it
 	Ceded                   // the keeper leaves the text in the file and does not write it; Err has the reason
 )
 
+// stateNames has the name of each State, in the order of the constants.
 var stateNames = [...]string{"pending", "applied", "same", "refused", "clipped", "forgotten", "superseded", "left"}
 
 // String returns the state's name as status prints it.

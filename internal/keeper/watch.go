@@ -49,7 +49,7 @@ type foreignWrites struct {
 
 // watchedFiles tracks the files with values in force, and limits how often the keeper repairs them.
 type watchedFiles struct {
-	now func() time.Time
+	now func() time.Time // the clock (see Keeper.SetClock)
 
 	mu    *sync.Mutex // the keeper's lock; it guards limit, files, dirs and dirChanges
 	limit ConflictLimit
@@ -59,7 +59,7 @@ type watchedFiles struct {
 	// dirChanges are the directories that were added to dirs or removed from dirs after the last call of
 	// changedDirs. Each change also sends on the channel changed.
 	dirChanges map[string]bool
-	changed    chan struct{}
+	changed    chan struct{} // see dirChanges
 }
 
 // SetClock sets the clock that times the writes of other programs. Call it before the keeper is used.
@@ -222,14 +222,15 @@ func (k *Keeper) ContestedFiles(limit int) (list []ContestedFile, ceded, throttl
 	return list[:min(limit, len(list))], ceded, throttled
 }
 
-// differing reads the files of rows, and returns the owners of values that are no longer in the kernel.
-func (w *watchedFiles) differing(rows []*row) (owners []string) {
+// ownersOfDifferingRows reads the files of rows, and returns the owners of values that are no longer in the kernel.
+func (w *watchedFiles) ownersOfDifferingRows(rows []*row) (owners []string) {
 	for _, r := range rows {
 		text, err := r.handle.Read()
 		w.mu.Lock()
 		_, paused := w.nextRepair(r)
-		// differing skips a removed cgroup, because the conductor regularly checks whether cgroups exist. It
-		// also skips a file during its pause. It does not skip a failed read, which the repair then reports.
+		// differing skips a file if its cgroup was removed, because the conductor regularly checks whether cgroups
+		// exist. It also skips a file during the pause between two repairs. It returns the owner of a file that it
+		// cannot read, and the repair then reports the error.
 		skip := err != nil && cgroup.IsNotExist(err) || !r.verified || r.cededReason != nil || paused
 		if owner := r.target.Owner; !skip && (err != nil || r.drifted(text)) && !slices.Contains(owners, owner) {
 			owners = append(owners, owner)
@@ -241,7 +242,9 @@ func (w *watchedFiles) differing(rows []*row) (owners []string) {
 
 // DifferingOwners reads all files whose values should be in force, and returns the owners of values that are no longer
 // in the kernel.
-func (k *Keeper) DifferingOwners() []string { return k.watched.differingIn(k.watched.paths()) }
+func (k *Keeper) DifferingOwners() []string {
+	return k.watched.ownersOfDifferingFiles(k.watched.paths())
+}
 
 // paths returns the paths of the files that have values in force, sorted.
 func (w *watchedFiles) paths() []string {
@@ -250,13 +253,13 @@ func (w *watchedFiles) paths() []string {
 	return slices.Sorted(maps.Keys(w.files))
 }
 
-// differingIn reads the given files, and returns the owners of values that are no longer in the kernel.
-func (w *watchedFiles) differingIn(files []string) (owners []string) {
+// ownersOfDifferingFiles reads the given files, and returns the owners of values that are no longer in the kernel.
+func (w *watchedFiles) ownersOfDifferingFiles(files []string) (owners []string) {
 	for _, file := range files {
 		w.mu.Lock()
 		rows := w.files[file]
 		w.mu.Unlock()
-		owners = append(owners, w.differing(rows)...)
+		owners = append(owners, w.ownersOfDifferingRows(rows)...)
 	}
 	return owners
 }

@@ -28,14 +28,14 @@ func TestLook(t *testing.T) {
 		if err := r.tree.WriteBandwidth("p/a", "20000", "50000"); err != nil {
 			t.Fatal(err)
 		}
-		want(t, r.watched.differingIn([]string{file}), "p/a")
+		want(t, r.watched.ownersOfDifferingFiles([]string{file}), "p/a")
 		want(t, r.DifferingOwners(), "p/a")
 		r.log()
 		r.Repair("p/a", "p/b")
 		if n := len(r.log()); n != 1 {
 			t.Errorf("%v: %d writes put one file right", v, n)
 		}
-		if owners := append(r.watched.differingIn([]string{file}), r.DifferingOwners()...); len(owners) != 0 {
+		if owners := append(r.watched.ownersOfDifferingFiles([]string{file}), r.DifferingOwners()...); len(owners) != 0 {
 			t.Errorf("%v: put right, and %q differ", v, owners)
 		}
 		r.Forget("p/a")

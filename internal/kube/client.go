@@ -46,10 +46,11 @@ type Options struct {
 }
 
 const (
-	// requestsPerSecond limits the agent's requests. The constant burst is the number of requests that may exceed this
-	// limit at once. Both are low, because a node has few objects, and a thousand nodes share a server.
+	// requestsPerSecond limits the agent's requests. It is low, because a node has few objects, and a thousand nodes
+	// share a server.
 	requestsPerSecond = 5
-	burst             = 20
+	// burst is the number of requests that may exceed requestsPerSecond at once.
+	burst = 20
 	// accountNamespace is the file with the namespace of the agent's pod.
 	accountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
@@ -121,8 +122,8 @@ func Connect(o Options) (*Client, error) {
 	}, nil
 }
 
-// Begin waits until the agent may request its first list (Options.Spread), or until ctx ends.
-func (c *Client) Begin(ctx context.Context) { sleep.For(ctx, time.Until(c.firstListAt)) }
+// AwaitFirstList waits until the agent may request its first list (Options.Spread), or until ctx ends.
+func (c *Client) AwaitFirstList(ctx context.Context) { sleep.For(ctx, time.Until(c.firstListAt)) }
 
 // restConfig reads the address and the credentials for the API server: from a kubeconfig file, or if file is "" from
 // the pod's service account.
@@ -164,10 +165,10 @@ func namespace(configured string) string {
 	return cmp.Or(strings.TrimSpace(string(data)), "trimtab")
 }
 
-// Note stores the result of a request. If the server refuses a single request, the server still counts as reached,
+// RecordResult stores the result of a request. If the server refuses a single request, the server still counts as reached,
 // because the service that sent the request reports the refusal. If the server refuses the agent's token, every request
 // fails. So Note logs the first refusal of the token, with the possible reason.
-func (c *Client) Note(err error) {
+func (c *Client) RecordResult(err error) {
 	err = c.token.explain(err)
 	refused := apierrors.IsUnauthorized(err)
 	if isServerRefusal(err) {
@@ -186,7 +187,7 @@ func (c *Client) Note(err error) {
 }
 
 // isServerRefusal reports whether an error is the server's refusal of one request, such as 403, 409, 410 or 429. It
-// returns false for a refused token (401), and for 5xx, which may be the answer of a proxy.
+// returns false for a refused token (401), and for 5xx, because a proxy can also answer 5xx.
 func isServerRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

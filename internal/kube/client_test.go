@@ -30,7 +30,7 @@ func TestNote(t *testing.T) {
 		"nobody there": {errors.New("connection refused"), false},
 	} {
 		c := &Client{lastErr: errors.New("not asked yet"), Log: slog.New(slog.DiscardHandler)}
-		c.Note(tt.err)
+		c.RecordResult(tt.err)
 		if at, err := c.State(); (err == nil) != tt.reached || at.IsZero() == tt.reached {
 			t.Errorf("%s: reached %v, %v", name, at, err)
 		}

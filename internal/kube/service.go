@@ -26,8 +26,8 @@ func Run(ctx context.Context, services ...Service) {
 // node.
 type Releaser interface {
 	Service
-	// Release removes the objects at once. Run would also remove them, but later, and an administrator may remove the
-	// agent or its rights before then.
+	// Release removes the objects at once. Run would remove them later. Possibly an administrator removes the agent or
+	// its rights before Run does that.
 	Release(ctx context.Context) error
 }
 

@@ -50,8 +50,8 @@ func (d dateReader) RoundTrip(q *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// minSkew is the smallest difference at which the two clocks count as different. Smaller differences mean nothing,
-// because the Date header has whole seconds, and an answer takes time.
+// minSkew is the smallest difference between the clocks of the API server and of this node that counts. Smaller
+// differences mean nothing, because the Date header has whole seconds, and an answer takes time.
 const minSkew = 5 * time.Second
 
 // explain adds the possible reason to an error with which the server refused the token. It returns other errors

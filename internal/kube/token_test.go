@@ -68,7 +68,7 @@ func TestExplained(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
-		k.Note(apierrors.NewUnauthorized("Unauthorized"))
+		k.RecordResult(apierrors.NewUnauthorized("Unauthorized"))
 		got := fmt.Sprint(k.lastErr)
 		if !strings.Contains(got, "refuses the agent's token, which expired") || !strings.Contains(strings.ReplaceAll(got, "1h0m0s ahead", "59m59s ahead"), tc.want) || !apierrors.IsUnauthorized(k.lastErr) {
 			t.Errorf("%v ahead: %v", tc.ahead, got)
@@ -77,13 +77,13 @@ func TestExplained(t *testing.T) {
 			t.Errorf("clocks that agree are said: %s", got)
 		}
 		other := errors.New("no route")
-		if k.Note(other); !errors.Is(k.lastErr, other) || k.lastErr.Error() != other.Error() {
+		if k.RecordResult(other); !errors.Is(k.lastErr, other) || k.lastErr.Error() != other.Error() {
 			t.Errorf("another error became %v", k.lastErr)
 		}
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
-		if k.Note(apierrors.NewUnauthorized("Unauthorized")); !errors.Is(k.lastErr, os.ErrNotExist) {
+		if k.RecordResult(apierrors.NewUnauthorized("Unauthorized")); !errors.Is(k.lastErr, os.ErrNotExist) {
 			t.Errorf("without a file: %v", k.lastErr)
 		}
 	}

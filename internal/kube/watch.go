@@ -17,30 +17,32 @@ type Selection struct {
 	Namespace string // "" for all namespaces
 	// Fields and Labels are a field selector and a label selector, in the syntax of kubectl; "" means all objects.
 	Fields, Labels string
-	// Note is called after each list or watch request, with its error or nil. Note itself may be nil.
-	Note func(error)
+	// OnResult is called after each list or watch request, with its error or nil. Note itself may be nil.
+	OnResult func(error)
 }
 
 // Handler gets the objects of a watch. Its methods are called one at a time.
 type Handler interface {
-	// All is called with all objects: at the start, and after an interruption in which changes may have been missed.
-	All([]*unstructured.Unstructured)
+	// Listed is called with all objects: at the start, and after an interruption in which the client possibly missed
+	// changes.
+	Listed([]*unstructured.Unstructured)
 	// Changed is called with a new or changed object.
 	Changed(*unstructured.Unstructured)
 	// Deleted is called with a deleted object.
 	Deleted(*unstructured.Unstructured)
 }
 
-// ListAndWatch lists and watches objects until ctx ends. If the server does not answer, or ends a
-// watch as too old (410), ListAndWatch tries again, with client-go's pauses of up to 60 s.
+// ListAndWatch lists and watches objects until ctx ends. If the server does not answer, or ends a watch because its
+// resource version is too old (410), ListAndWatch tries again. It waits before it tries again, at most 60 s, as
+// client-go does.
 func (c *Client) ListAndWatch(ctx context.Context, s Selection, h Handler) {
-	c.Begin(ctx)
+	c.AwaitFirstList(ctx)
 	objects := c.Dynamic.Resource(s.Resource).Namespace(s.Namespace)
 	selected := func(o *metav1.ListOptions) { o.FieldSelector, o.LabelSelector = s.Fields, s.Labels }
 	note := func(err error) {
-		c.Note(err)
-		if s.Note != nil {
-			s.Note(err)
+		c.RecordResult(err)
+		if s.OnResult != nil {
+			s.OnResult(err)
 		}
 	}
 	r := cache.NewReflectorWithOptions(listFirst{&cache.ListWatch{
@@ -60,8 +62,9 @@ func (c *Client) ListAndWatch(ctx context.Context, s Selection, h Handler) {
 	r.RunWithContext(ctx)
 }
 
-// listFirst makes a reflector send a list request before the watch request. Without it, the reflector gets the list
-// through the watch request, and client-go 0.37 repeats that request without a pause while the server answers 410.
+// listFirst makes a reflector send a list request before the watch request. Without listFirst, the reflector gets the
+// list through the watch request. client-go 0.37 repeats such a watch request without a pause while the server answers
+// 410.
 type listFirst struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported tells the reflector to send a list request first.
@@ -70,9 +73,13 @@ func (listFirst) IsWatchListSemanticsUnSupported() bool { return true }
 // storeAdapter is the store of a reflector. It passes the objects to a Handler, and stores nothing.
 type storeAdapter struct{ h Handler }
 
-func (t storeAdapter) Add(o any) error    { return t.changed(o) }
+// Add passes a new object to the Handler.
+func (t storeAdapter) Add(o any) error { return t.changed(o) }
+
+// Update passes a changed object to the Handler.
 func (t storeAdapter) Update(o any) error { return t.changed(o) }
 
+// changed calls Handler.Changed with an object.
 func (t storeAdapter) changed(o any) error {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		t.h.Changed(u)
@@ -80,6 +87,7 @@ func (t storeAdapter) changed(o any) error {
 	return nil
 }
 
+// Delete calls Handler.Deleted with an object.
 func (t storeAdapter) Delete(o any) error {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		t.h.Deleted(u)
@@ -87,6 +95,7 @@ func (t storeAdapter) Delete(o any) error {
 	return nil
 }
 
+// Replace calls Handler.All with the listed objects.
 func (t storeAdapter) Replace(all []any, _ string) error {
 	var objects []*unstructured.Unstructured
 	for _, o := range all {
@@ -94,7 +103,7 @@ func (t storeAdapter) Replace(all []any, _ string) error {
 			objects = append(objects, u)
 		}
 	}
-	t.h.All(objects)
+	t.h.Listed(objects)
 	return nil
 }
 

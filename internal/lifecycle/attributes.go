@@ -13,7 +13,7 @@ import (
 type SchedulingClass struct {
 	Name string `json:"name,omitempty"`
 	From string `json:"from,omitempty"` // the annotation or configuration key that selected the class
-	// Scheduler is the text of a ProcessSched value, and IOPriority the text of a ProcessIO value; "" for none.
+	// Scheduler is the text of a value of the field ProcessSched, and IOPriority of the field ProcessIO; "" for none.
 	Scheduler  string `json:"scheduler,omitempty"`
 	IOPriority string `json:"ioPriority,omitempty"`
 }
@@ -52,12 +52,12 @@ func ParseIOPriority(text string) (p IOPriority, ok bool) {
 // not 0. An example is "SCHED_FIFO priority=10 flags=SCHED_FLAG_RESET_ON_FORK".
 func (s Scheduler) Text() string {
 	w := textParts{s.Policy}
-	w.number("nice", int64(s.Nice))
-	w.number("priority", int64(s.Priority))
-	w.list("flags", s.Flags)
-	w.number("runtime", s.Runtime)
-	w.number("deadline", s.Deadline)
-	w.number("period", s.Period)
+	w.addNumber("nice", int64(s.Nice))
+	w.addNumber("priority", int64(s.Priority))
+	w.addList("flags", s.Flags)
+	w.addNumber("runtime", s.Runtime)
+	w.addNumber("deadline", s.Deadline)
+	w.addNumber("period", s.Period)
 	return w.text()
 }
 
@@ -82,7 +82,7 @@ func (m MemoryPolicy) Text() string {
 	if m.Nodes != "" {
 		w = append(w, "nodes="+m.Nodes)
 	}
-	w.list("flags", m.Flags)
+	w.addList("flags", m.Flags)
 	return w.text()
 }
 
@@ -95,15 +95,15 @@ func ParseMemoryPolicy(text string) (m MemoryPolicy, ok bool) {
 // textParts are the words of a value's text.
 type textParts []string
 
-// number adds the word name=n, unless n is 0.
-func (w *textParts) number(name string, n any) {
+// addNumber adds the word name=n, unless n is 0.
+func (w *textParts) addNumber(name string, n any) {
 	if text := fmt.Sprint(n); text != "0" {
 		*w = append(*w, name+"="+text)
 	}
 }
 
-// list adds the word name=list with the elements separated by commas, unless the list is empty.
-func (w *textParts) list(name string, list []string) {
+// addList adds the word name=list with the elements separated by commas, unless the list is empty.
+func (w *textParts) addList(name string, list []string) {
 	if len(list) > 0 {
 		*w = append(*w, name+"="+strings.Join(list, ","))
 	}
@@ -127,6 +127,7 @@ func parseAttributes(text string, names ...string) (head string, rest map[string
 	return head, rest, head != ""
 }
 
+// splitList splits a list at its commas. For an empty list, it returns nil.
 func splitList(list string) []string {
 	if list == "" {
 		return nil
@@ -134,6 +135,7 @@ func splitList(list string) []string {
 	return strings.Split(list, ",")
 }
 
+// zeroIfEmpty returns "0" for an empty text, and any other text unchanged.
 func zeroIfEmpty(text string) string {
 	if text == "" {
 		return "0"

@@ -46,7 +46,7 @@ func IsClassDevice(name string) bool {
 	return kind == ClassCDI || kind == PoolCDI || kind == BalloonCDI
 }
 
-// ClaimedDevice is a CDI device of a resource claim that selects a class, pool or balloon type.
+// ClaimedDevice is a CDI device that selects a class, pool or balloon type. It belongs to a resource claim.
 type ClaimedDevice struct {
 	Device string
 	// Claim is the namespace/name of the resource claim; "" if the agent knows the device only from a container's

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Compact returns a copy of the pod whose strings are in one new allocation, so that the garbage collector
-// can free the runtime's message. HostNetwork and HostIPC replace Namespaces in the copy.
+// Compact returns a copy of the pod whose strings are in one new allocation, so that the garbage collector can free the
+// runtime's message. The copy has no Namespaces: HostNetwork and HostIPC have what the agent needs from them.
 func (p *Pod) Compact() *Pod {
 	n := *p
 	if len(p.Namespaces) > 0 {
@@ -75,9 +75,9 @@ func copyTexts(texts ...*string) {
 	}
 }
 
-// maxPairs is the number of entries above which Compact does not copy a map. Pods usually have dozens of labels
-// and annotations. A user can write tens of thousands, and a copy of these takes longer than all other work on
-// the event.
+// maxPairs is the largest number of entries of a map that Compact copies. Pods usually have dozens of labels and
+// annotations. A user can write tens of thousands, and to copy these takes longer than all other work on an event of
+// the pod.
 const maxPairs = 1024
 
 // keyValuePairs returns the keys and values of a map, each key followed by its value. It returns nil if

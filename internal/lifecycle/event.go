@@ -7,14 +7,6 @@ type Kind int
 
 // The lifecycle steps. The steps before Configure have the names that NRI uses. Configure and the later
 // steps are internal.
-//
-// PostCreateContainer reports the container's id and cgroup, which may be unknown at CreateContainer.
-// PostUpdateContainer and PostStartContainer report that the runtime has written its own values.
-//
-// Configure applies a new configuration to running pods. Inform reports a new or changed pod spec.
-// Expect decides about a container that no runtime has reported yet. Repair writes the values of the last
-// decision again. Copy sends values to the runtime, which stores the resources of each container. WhatIf
-// computes a decision without applying it.
 const (
 	Synchronize Kind = iota
 	RunPodSandbox
@@ -26,18 +18,19 @@ const (
 	UpdateContainer
 	StopContainer
 	RemoveContainer
-	PostUpdateContainer
-	PostCreateContainer
-	PostStartContainer
-	Configure
-	Inform
-	Expect
-	Repair
-	Copy
-	WhatIf
-	kindCount
+	PostUpdateContainer // the runtime has written its own values for an UpdateContainer
+	PostCreateContainer // the runtime has created the container, so its id and cgroup are known
+	PostStartContainer  // the runtime has started the container, and has written its own values
+	Configure           // applies a new configuration to running pods
+	Inform              // reports a new or changed pod spec
+	Expect              // decides about a container that no runtime has reported yet
+	Repair              // writes the values of the last decision again
+	Copy                // sends values to the runtime, which stores the resources of each container
+	WhatIf              // computes a decision without applying it
+	kindCount           // the number of kinds
 )
 
+// kindNames has the name of each Kind, in the order of the constants.
 var kindNames = [...]string{
 	"Synchronize", "RunPodSandbox", "UpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",
 	"CreateContainer", "StartContainer", "UpdateContainer", "StopContainer", "RemoveContainer", "PostUpdateContainer",
@@ -66,15 +59,15 @@ func (k *Kind) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown event %q", b)
 }
 
-// Event is one lifecycle step. Attachments report the kinds before Configure; the agent itself makes Configure and
-// the later kinds. Kind determines which fields are set: a Synchronize has Pods and Containers, a pod step has Pod,
-// and a container step has Pod and Container.
+// Event is one lifecycle step. The attachments, which connect the agent to runtimes, report the kinds before Configure.
+// The agent itself makes Configure and the later kinds. Kind determines which fields are set: a Synchronize has Pods
+// and Containers, a pod step has Pod, and a container step has Pod and Container.
 type Event struct {
 	Kind      Kind
 	Pod       *Pod
 	Container *Container
-	// Former is set in a PostCreateContainer that reports another container id than CreateContainer
-	// did. It is the id from CreateContainer.
+	// Former is the container's id in the CreateContainer event. It is set only in a PostCreateContainer that
+	// reports another id for the container.
 	Former string
 	// Requested are the new resources in an UpdateContainer or UpdatePodSandbox. Overhead is the new pod
 	// overhead in an UpdatePodSandbox.
@@ -88,8 +81,8 @@ type Event struct {
 	Containers []*Container
 }
 
-// Delegation describes the fields of a new container that another program than the agent sets, such as an
-// OCI runtime wrapper.
+// Delegation describes the fields of a new container that are set by another program, such as an OCI runtime wrapper,
+// and not by the agent.
 type Delegation struct {
 	Fields FieldSet
 	By     string // the name of the program that sets the fields

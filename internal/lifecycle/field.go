@@ -13,31 +13,31 @@ const (
 	CPUSetCPUs
 	CPUSetMems
 	MemoryLimit
-	Env
-	MountPoint
-	DeviceNode
-	Annotation
-	Unified
+	Env        // an environment variable
+	MountPoint // a mount
+	DeviceNode // a device node
+	Annotation // an annotation of the container
+	Unified    // a file of cgroup v2
 	OOMScoreAdj
-	CDIDevice
-	Hugepages
-	BlockIOClass
-	IOLimit
-	RDTClass
-	RDTSchemata
-	RDTGroup
-	RDTMonitor
-	CoreSched
-	ProcessLimit
-	ProcessIO
-	ProcessSched
-	MemPolicy
-	SysctlEntry
-	NetDevice
-	InjectedHook
-	CgroupMount
-	IntelRDT
-	fieldCount
+	CDIDevice    // a CDI device
+	Hugepages    // the limit for huge pages of one size
+	BlockIOClass // a class of the runtime's block I/O configuration
+	IOLimit      // a limit for a disk
+	RDTClass     // a class of the runtime's RDT configuration
+	RDTSchemata  // the shares of a resctrl group
+	RDTGroup     // the resctrl group of the container
+	RDTMonitor   // the resctrl group that measures the container
+	CoreSched    // a group of threads with one core scheduling cookie
+	ProcessLimit // a limit of a process resource (rlimit)
+	ProcessIO    // the I/O priority of the processes
+	ProcessSched // the scheduling policy of the processes
+	MemPolicy    // the NUMA memory policy of the first process
+	SysctlEntry  // a kernel parameter of the container's namespaces
+	NetDevice    // an interface of the host that the container gets
+	InjectedHook // an OCI hook
+	CgroupMount  // whether the container may write to its own cgroups
+	IntelRDT     // a member of intelRdt in the OCI spec
+	fieldCount   // the number of fields
 )
 
 // Scope reports whether a value is for a container or for its pod.
@@ -52,7 +52,8 @@ const (
 // String returns "container" or "pod".
 func (s Scope) String() string { return [...]string{"container", "pod"}[s] }
 
-// CompositionRule is the rule by which several proposals for one field are combined.
+// CompositionRule is the rule by which several proposals for one field are combined. Proposals come from hooks: parts
+// of the agent that read the requests of pods and propose values.
 type CompositionRule int
 
 // The composition rules.
@@ -71,9 +72,9 @@ func (c CompositionRule) String() string {
 // FieldInfo describes a field.
 type FieldInfo struct {
 	Field   Field
-	Name    string // the name in explain, status and the documentation
-	Compose CompositionRule
-	Unit    string
+	Name    string          // the name in explain, status and the documentation
+	Compose CompositionRule // how several proposals for the field are combined
+	Unit    string          // the unit or the form of the values, for users
 }
 
 // fieldTable has a row for each field, in the order of the constants.
@@ -246,7 +247,8 @@ type Problem struct {
 	Refused bool `json:"refused,omitempty"`
 	// Rule names the authorization rule that refused the request; "" if no rule did.
 	Rule string `json:"rule,omitempty"`
-	// More is not 0 for an entry that stands for other problems. It is the number of these problems.
+	// More is the number of problems that this entry replaces in a list that was too long. It is 0 for an ordinary
+	// problem.
 	More int `json:"more,omitempty"`
 	// Unserved marks a well-formed request that has no effect on this node, because its hook is disabled
 	// or its key is not supported. Strict mode does not refuse the pod, because the node's configuration

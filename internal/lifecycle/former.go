@@ -24,6 +24,6 @@ type FormerContainer struct {
 // FormerAgent is another agent that managed the node before, with the CPUs and memory nodes that it gave to
 // containers.
 type FormerAgent struct {
-	System     string            `json:"system"`
+	System     string            `json:"system"` // the name of that agent, such as "kubelet"
 	Containers []FormerContainer `json:"gave,omitempty"`
 }

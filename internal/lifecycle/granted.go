@@ -2,8 +2,9 @@ package lifecycle
 
 import "strings"
 
-// The keys of two problems: the agent does not have the spec of a pod yet, or it does not have the kubelet's
-// grants to a pod yet. The agent removes the problem when it gets the spec or the grants.
+// Two values of Problem.Key. The first means that the agent does not have the spec of a pod yet. The second means that
+// the agent does not know yet what the kubelet has assigned to the pod. The agent removes the problem when it gets the
+// spec or the grants.
 const (
 	MissingSpecKey   = "podspec.kubelet"
 	MissingGrantsKey = "podspec.kubelet.podResourcesSocket"
@@ -43,7 +44,7 @@ func (g *KubeletGrants) StaticGrantOf(container string) StaticGrant {
 type DeviceGrant struct {
 	// CDI are names of CDI devices, vendor/class=name.
 	CDI []string
-	// IDs are the ids of devices that device plugins gave them, by resource.
+	// IDs are the ids of those devices that a device plugin manages, by resource. The device plugin has chosen the ids.
 	IDs map[string][]string
 	// Nodes are device nodes.
 	Nodes []Device

@@ -1,7 +1,7 @@
 package lifecycle
 
-// HookServerAnswer has the answers of hook servers and resource plugins for one container or pod. The conductor
-// gathers it before the engine decides the event.
+// HookServerAnswer has the answers of hook servers and resource plugins for one container or pod. The agent gathers the
+// answers before it decides an event.
 type HookServerAnswer struct {
 	// Values are for the event's container. The field Why of each value names the hook server that answered it.
 	Values []Value
@@ -14,11 +14,11 @@ type HookServerAnswer struct {
 	Hints []ResourceHints `json:",omitempty"`
 }
 
-// ResourcePluginName is the hook name in reasons and problems of resource plugins. The source next
-// to it names the plugin's resource.
+// ResourcePluginName is the value of Hook in a Reason or Problem that comes from a resource plugin. Reason.Source then
+// names the plugin's resource.
 const ResourcePluginName = "resourceplugin"
 
-// IsExternal reports whether the hook name in a reason or problem is that of hook servers or resource plugins.
+// IsExternal reports whether the value of Hook in a Reason or Problem stands for hook servers or resource plugins.
 func IsExternal(hook string) bool { return hook == HookServerName || hook == ResourcePluginName }
 
 // ResourceHints are the sets of NUMA nodes from which a resource plugin can allocate a resource.
@@ -55,8 +55,8 @@ func (a Affinity) HintFor(resource string) NUMAHint {
 	return a.NUMAHint
 }
 
-// HookServerName is the hook name in reasons and problems of hook servers. The source next to
-// it names the server's file.
+// HookServerName is the value of Hook in a Reason or Problem that comes from a hook server. Reason.Source then names
+// the server's file.
 const HookServerName = "hookserver"
 
 // Empty reports whether the answer has no values, problems, labels or annotations. It does not count Hints.

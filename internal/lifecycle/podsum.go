@@ -8,8 +8,8 @@ import "math"
 // runs, the pod needs the amounts of this container and of the sidecars before it. Sum returns the
 // largest of these sums. A negative amount counts as 0, and a sum that overflows is math.MaxInt64.
 //
-// allSet is true if each container has an amount, since the kubelet sets no limit on the pod's cgroup if
-// a container has no limit. An init container or sidecar also has an amount if an earlier sidecar has one.
+// allSet is true if each container has an amount. If a container has no limit, the kubelet sets no limit on the pod's
+// cgroup. An init container or sidecar without an amount counts as set if an earlier sidecar has an amount.
 func (p *PodSpec) Sum(amountOf func(*ContainerSpec) int64) (most int64, allSet bool) {
 	var apps, sidecars int64
 	allSet = true

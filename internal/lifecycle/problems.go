@@ -23,7 +23,7 @@ func (p Problem) rank() int {
 	return 1
 }
 
-// count returns More if p stands for other problems, and otherwise 1.
+// count returns 1 for an ordinary problem. For an entry that replaces other problems, it returns their number.
 func (p Problem) count() int {
 	if p.More > 0 {
 		return p.More
@@ -31,12 +31,12 @@ func (p Problem) count() int {
 	return 1
 }
 
-// MoreProblems returns a problem that stands for n problems that are not in the list.
+// MoreProblems returns an entry that replaces n problems of a list that was too long.
 func MoreProblems(n int) Problem {
 	return Problem{Reason: fmt.Sprintf("and %d more problems", n), Warning: true, More: n}
 }
 
-// CountProblems returns the number of problems in a list. It includes the problems that an entry with More stands for.
+// CountProblems returns the number of problems in a list. An entry that replaces other problems counts as all of them.
 func CountProblems(problems []Problem) int {
 	n := 0
 	for _, p := range problems {
@@ -45,9 +45,9 @@ func CountProblems(problems []Problem) int {
 	return n
 }
 
-// MostSevere returns the most severe problems of a list, but at most limit problems, and the number of
-// problems that it omitted. It sorts a list that is too long by severity: refusals first, warnings last. It omits
-// all entries that stand for other problems.
+// MostSevere returns the most severe problems of a list, but at most limit problems, and the number of problems that it
+// omitted. It sorts a list that is too long by severity: refusals first, warnings last. It always omits the entries
+// that replace other problems, and counts all problems that they replace.
 func MostSevere(problems []Problem, limit int) (kept []Problem, omitted int) {
 	more := 0
 	kept = slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { more += p.More; return p.More > 0 })

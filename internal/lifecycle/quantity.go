@@ -72,6 +72,7 @@ var suffixRationals = map[string]*big.Rat{
 	"Ki": newRat(1<<10, 1), "Mi": newRat(1<<20, 1), "Gi": newRat(1<<30, 1), "Ti": newRat(1<<40, 1), "Pi": newRat(1<<50, 1), "Ei": newRat(1<<60, 1),
 }
 
+// newRat returns the rational number a/b.
 func newRat(a, b int64) *big.Rat { return big.NewRat(a, b) }
 
 // maxQuantityBytes is the maximum length of a quantity's text, in bytes.

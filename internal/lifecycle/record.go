@@ -10,11 +10,12 @@ import (
 // RecordFields are the properties of a container that the agent must store, because no runtime reports
 // them. The JSON tags and the order of the fields define the encoding of records and checkpoints.
 type RecordFields struct {
-	// Managed are the resources that hooks have decided for the container since its creation. The list
-	// also has resources that no hook decides any more, because the runtime may still store the old value.
+	// Managed are the resources that the agent has decided for the container since its creation. The list also has
+	// resources that the agent does not decide any more, because the runtime possibly still stores the old value.
 	Managed []Field `json:"ours,omitempty"`
-	// NeverPlaced means that placement has been disabled for the container's whole life. The agent has then never
-	// refused CPUs to the container, so the container may get CPUs when placement is enabled.
+	// NeverPlaced means that placement (the choice of CPUs by the agent) has been disabled for the container's whole
+	// life. The agent has thus never refused CPUs to the container. If placement is enabled later, the container can
+	// get CPUs.
 	NeverPlaced bool `json:"unplaced,omitempty"`
 	// RefusedCPUs is the number of CPUs that the container's last resize requested, if the agent refused
 	// the resize; otherwise 0.
@@ -71,8 +72,8 @@ type Record struct {
 	// FromCheckpoint means that the record comes from the agent's checkpoint, and not from the container's
 	// annotations. It is then newer than the record in the annotations.
 	FromCheckpoint bool `json:"-"`
-	// StampedPristine is set for a record from the checkpoint if the container's annotations have a record, too. It
-	// is the Pristine of the record in the annotations.
+	// StampedPristine is set for a record from the checkpoint if the container's annotations have a record, too. It is
+	// the field Pristine of that record in the annotations.
 	StampedPristine *Resources `json:"-"`
 }
 

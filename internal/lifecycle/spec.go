@@ -66,7 +66,7 @@ type PodSpec struct {
 	// Requests and Limits are the pod-level resources.
 	Requests Amounts `json:"requests,omitempty"`
 	Limits   Amounts `json:"limits,omitempty"`
-	From     Source  `json:"from"`
+	From     Source  `json:"from"` // the source of this spec
 	// Meta has the current values of the pod's editable labels and annotations (see IsEditable); nil if no
 	// source reports them.
 	Meta *PodMeta `json:"meta,omitempty"`
@@ -79,8 +79,8 @@ type PodSpec struct {
 type PodMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// HasAllKeys means that the maps can have all editable keys. Older versions of the agent stored only the keys
-	// of rubik.
+	// HasAllKeys means that a key that is missing in the maps is missing on the pod, too. It is false if an older
+	// version of the agent stored the maps: that version stored only the keys of rubik.
 	HasAllKeys bool `json:"whole,omitempty"`
 }
 
@@ -110,8 +110,8 @@ func IsEditable(key string) bool {
 	return is
 }
 
-// Has reports whether the maps show the current value of a key. If so, and the maps do not have the key, the pod
-// does not have the label or annotation.
+// Has reports whether the maps tell the current state of a key. If Has returns true for a key and the maps do not
+// contain the key, the pod has no such label or annotation.
 func (m *PodMeta) Has(key string) bool {
 	storedByOlder, editable := editableKeys[key]
 	return m != nil && editable && (m.HasAllKeys || storedByOlder)

@@ -12,6 +12,7 @@ const (
 	NotSupported
 )
 
+// supportNames has the text of each Support, in the order of the constants.
 var supportNames = [...]string{"unknown", "supported", "not supported"}
 
 // String returns the result in words.

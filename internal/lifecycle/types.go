@@ -97,8 +97,8 @@ type Container struct {
 	StartedAt   int64
 	FinishedAt  int64
 	ExitCode    int32
-	Reason      string
-	Message     string
+	Reason      string // one word for why the container is in its state
+	Message     string // a text for users about the state
 }
 
 // Namespace is one Linux namespace of a pod or container.
@@ -193,8 +193,8 @@ type RDT struct {
 	Monitoring Opt[bool]
 }
 
-// Member returns the member closid, schemata or monitoring as the text of an IntelRDT value; "" if the member
-// is not set.
+// Member returns a member of RDT as the text of a value of the field IntelRDT; "" if the member is not set. The key is
+// closid, schemata or monitoring.
 func (r *RDT) Member(key string) string {
 	switch {
 	case r == nil:
@@ -219,7 +219,7 @@ type Rlimit struct {
 type User struct {
 	UID        uint32
 	GID        uint32
-	Additional []uint32
+	Additional []uint32 // the ids of the supplementary groups
 }
 
 // Image names the image of a container.

@@ -16,8 +16,8 @@ func Word(word string, candidates []string) (string, int) {
 	return best, least
 }
 
-// distance returns the smallest number of insertions, deletions, replacements and swaps of neighbouring bytes that
-// turn a into b. It does not change swapped bytes again, and compares only the first bytes of long words.
+// distance returns the smallest number of changes that turn a into b. A change inserts, deletes or replaces one byte,
+// or swaps two neighbouring bytes. Swapped bytes are not changed again. Only the first 64 bytes of a word count.
 func distance(a, b string) int {
 	// No candidate is this long. The limit bounds the work for long misspelt words.
 	const most = 64

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Holder describes an agent to other agents on its node.
+// Holder describes an agent that can hold the locks of a node to other agents on this node.
 type Holder struct {
 	// ID is different in each run of an agent.
 	ID           string    `json:"id"`
@@ -63,8 +63,9 @@ func (h Holder) String() string {
 	return b.String()
 }
 
-// noticeNames are the extended attributes that may have a notice. The second attribute is for file systems that do not
-// support the first attribute: tmpfs before Linux 6.6, cgroup before 5.7. The second attribute needs CAP_SYS_ADMIN.
+// noticeNames are the extended attributes that may have a notice. A notice is the Holder of the agent that has locked
+// the directory, as JSON. The second attribute is for file systems that do not support the first attribute: tmpfs
+// before Linux 6.6, cgroup before 5.7. The second attribute needs CAP_SYS_ADMIN.
 var noticeNames = []string{"user.trimtab.agent", "trusted.trimtab.agent"}
 
 // maxNotice limits a notice's text, in bytes.
@@ -112,8 +113,8 @@ func holderOf(dir *os.File) Holder {
 	return Holder{PID: lockHolderPID(dir)}
 }
 
-// whyNotAgent returns the reason why the process that has locked a directory cannot be an agent; nil if the process may
-// be an agent. Every user who can open a directory can lock it, but an agent runs as root.
+// whyNotAgent returns the reason why the process that has locked a directory cannot be an agent; nil if the process is
+// possibly an agent. Every user who can open a directory can lock it, but an agent runs as root.
 func whyNotAgent(dir *os.File) error {
 	pid := lockHolderPID(dir)
 	if pid == 0 || os.Geteuid() != 0 {
@@ -140,8 +141,9 @@ func lockHolderPID(dir *os.File) int {
 	return findLockHolder(locks, st.Dev, st.Ino)
 }
 
-// findLockHolder finds the process with the exclusive flock of an inode in a text in the format of /proc/locks (proc(5)),
-// which lists only processes of the agent's PID namespace. It returns the process id; 0 if there is no such process.
+// findLockHolder reads a list of locks, and returns the id of the process that has an exclusive flock on an inode; 0 if
+// there is no such process. The list has the format of /proc/locks (proc(5)), and lists only processes of the agent's
+// PID namespace.
 func findLockHolder(locks io.Reader, dev, ino uint64) int {
 	inode := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), ino)
 	for s := bufio.NewScanner(locks); s.Scan(); {

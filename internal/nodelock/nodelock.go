@@ -33,10 +33,10 @@ func (t *InUseError) Error() string {
 // Lock is this agent's lock on a node.
 type Lock struct {
 	self       Holder
-	lockedDirs []LockedDir
+	lockedDirs []LockedDir // the directories that Take locks, if they exist
 
-	mu       sync.Mutex // guards the fields below
-	openDirs map[string]*os.File
+	mu       sync.Mutex          // guards the fields below
+	openDirs map[string]*os.File // the directories that this agent has locked, by path
 }
 
 // New returns a Lock that has locked no directory yet. Agents that share several directories must list them in the same

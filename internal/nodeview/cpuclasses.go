@@ -34,7 +34,8 @@ func cpuIDs(m *topology.Machine, cpus topology.Set) (all []int) {
 	return all
 }
 
-// hasClasses reports whether a CPU should have a class, or the agent has found faults of classes or repaired them.
+// hasClasses reports whether a report has something about CPU classes: a CPU should have a class, or the agent could
+// not set a class, or the agent repaired values of a class.
 func hasClasses(r cpuclass.Report) bool { return len(r.Wanted)+len(r.Faults) > 0 || r.Repairs > 0 }
 
 // CPUClasses describes the CPU classes for status; nil if there are none.
@@ -59,7 +60,7 @@ func classCounts(r cpuclass.Report) *api.CPUClassCounts {
 	}
 	out := &api.CPUClassCounts{Repairs: r.Repairs}
 	for _, f := range r.Faults {
-		out.Without += len(f.CPUs)
+		out.WithoutClass += len(f.CPUs)
 	}
 	return out
 }

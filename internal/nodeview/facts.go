@@ -11,8 +11,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// factsOf returns the facts on which the decision about a container depends, such as its requests. Each fact has its
-// source.
+// factsOf returns the facts on which the decision about a container depends, such as the container's requests. Each
+// fact has its source.
 func factsOf(s *engine.State, p *engine.Pod, ctr *engine.Container) []api.Fact {
 	spec, named := p.Spec.Container(ctr.Name)
 	out := []api.Fact{kindFact(p.Spec, spec, named), qosFact(p)}
@@ -74,8 +74,8 @@ func qosFact(p *engine.Pod) api.Fact {
 	return f
 }
 
-// amountFacts returns a fact for each resource that has an amount, sorted by name. prefix is the beginning of the names,
-// such as "request".
+// amountFacts returns one fact for each resource in all, with the amount of the resource, sorted by name. The names of
+// the facts begin with prefix, such as "request".
 func amountFacts(prefix string, all lifecycle.Amounts, from lifecycle.Source) []api.Fact {
 	var out []api.Fact
 	for name, v := range all {

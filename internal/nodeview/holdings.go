@@ -10,10 +10,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Holdings has the CPUs, memory and devices that the containers of a node have, and those that they could have.
+// Holdings has the CPUs, memory and devices of a node: in Pods those that containers have, and in the other fields
+// those that containers could have.
 type Holdings struct {
-	// Synced means that the agent has decided a runtime's list of containers. If it is false, the other fields are
-	// incomplete.
+	// Synced means that a runtime has sent its list of containers, and that the agent has decided about these
+	// containers. If Synced is false, the other fields are incomplete.
 	Synced bool
 	Pods   []PodHoldings // in order of sandbox id
 	// CPUs are the ids of the CPUs that containers can own.
@@ -36,14 +37,15 @@ type PodHoldings struct {
 type ContainerHoldings struct {
 	Name string
 	// Listed means that the container lives, or that the pod's spec has it as an app container or sidecar. Other
-	// containers, such as ended init containers, may own CPUs until the pod ends.
+	// containers, such as ended init containers, can still own CPUs until the pod ends.
 	Listed bool
 	// CPUs are the ids of the CPUs that the container owns, ascending.
 	CPUs []int
-	// CPUNodes has the id of the NUMA node of each of these CPUs, ascending.
+	// CPUNodes has one NUMA node id for each owned CPU: the id of the CPU's node. The ids are in ascending order, so
+	// they are not in the order of CPUs.
 	CPUNodes []int
-	// Memory has the container's requests for memory if its memory is bound to NUMA nodes. The nearest of these nodes
-	// provides memory first.
+	// If the container's memory is bound to NUMA nodes, Memory says how much of the requested memory each node
+	// provides. The nearest node provides memory first.
 	Memory []MemoryHolding
 	// Devices are the CDI devices that only this container has.
 	Devices []DeviceHolding
@@ -69,6 +71,7 @@ func HoldingsOf(source Source, devices []lifecycle.NodeDevice) Holdings {
 	return h
 }
 
+// holdings does the work of HoldingsOf.
 func (v *View) holdings(devices []lifecycle.NodeDevice) Holdings {
 	m, s := v.State.Machine, v.State
 	h := Holdings{Synced: !v.Synced.IsZero(), CPUs: sortedCPUIDs(m, m.Online().Minus(s.Policy.Pools.Reserved))}
@@ -84,7 +87,8 @@ func (v *View) holdings(devices []lifecycle.NodeDevice) Holdings {
 			byPod[g.Key.PodUID] = append(byPod[g.Key.PodUID], g.Key.Container)
 		}
 	}
-	// Memory is allocated in the order of container ids, so the result agrees with the reports to schedulers (zones).
+	// Memory of NUMA nodes is counted for one container after another, in the order of container ids. Zones uses the
+	// same order, so this result agrees with the reports to schedulers.
 	memory := map[string][]MemoryHolding{}
 	for _, id := range s.Containers() {
 		if c := s.Container(id); c.Alive() && s.Pod(c.PodID) != nil {
@@ -129,8 +133,8 @@ func (v *View) deviceHoldings(devices []lifecycle.NodeDevice) (all []DeviceHoldi
 	return all, near
 }
 
-// freeMemory returns the memory of each NUMA node before any container has memory, and the amounts that containers can
-// have.
+// freeMemory returns, for each NUMA node, a zone in which all memory that containers can have is free. all has the same
+// amounts as a list.
 func freeMemory(m *topology.Machine) (free []zones.Zone, all []MemoryHolding) {
 	free = make([]zones.Zone, len(m.Nodes))
 	for i := range m.Nodes {
@@ -144,7 +148,7 @@ func freeMemory(m *topology.Machine) (free []zones.Zone, all []MemoryHolding) {
 	return free, all
 }
 
-// memoryZone returns the memory of a NUMA node before any container has memory.
+// memoryZone returns the zone of a NUMA node in which all memory that containers can have is free.
 func memoryZone(n topology.Node) zones.Zone {
 	z := zones.Zone{ID: n.ID}
 	addMemory(&z, n)
@@ -198,7 +202,8 @@ func sortedCPUIDs(m *topology.Machine, cpus topology.Set) []int {
 	return out
 }
 
-// cpuAndNodeIDs lists the kernel's ids of CPUs, and the ids of their NUMA nodes; nil for none.
+// cpuAndNodeIDs lists the kernel's ids of CPUs. nodes has one NUMA node id for each CPU, but not in the order of ids.
+// Both results are nil if there are no CPUs.
 func cpuAndNodeIDs(m *topology.Machine, cpus topology.Set) (ids, nodes []int) {
 	ids = sortedCPUIDs(m, cpus)
 	for i := range m.Nodes {

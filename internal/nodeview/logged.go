@@ -7,7 +7,7 @@ import (
 )
 
 // maxLogged limits how many logged problems are stored for one pod. When a pod has more, the agent forgets all of them,
-// so it may log some problems again.
+// so it possibly logs some problems again.
 const maxLogged = 8 * lifecycle.MaxProblems
 
 // loggedProblems has the problems that were logged, by pod UID and text. The agent decides a container several times:
@@ -15,9 +15,9 @@ const maxLogged = 8 * lifecycle.MaxProblems
 // problems, and the log needs them only once.
 type loggedProblems map[string]map[string]bool
 
-// isNew reports whether the log lacks a problem of an event, and stores that the caller logs the problem now. For an
-// event without a pod, isNew always returns true and stores nothing.
-func (l *loggedProblems) isNew(ev *lifecycle.Event, p lifecycle.Problem) bool {
+// markIfNew reports whether the problem p of an event was not logged before. The caller must then log the problem, because
+// markIfNew also stores that it was logged. For an event without a pod, markIfNew always returns true and stores nothing.
+func (l *loggedProblems) markIfNew(ev *lifecycle.Event, p lifecycle.Problem) bool {
 	if ev.Pod == nil || ev.Pod.UID == "" {
 		return true
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
-// PodCgroup is the cgroup of a pod that has a sandbox, with Koordinator's class and priority of the pod.
+// PodCgroup is the cgroup of a pod, with the class and the priority that the pod has in Koordinator.
 type PodCgroup struct {
 	Namespace, Name, UID string
 	CgroupParent         string // as the runtime names it
@@ -26,8 +26,8 @@ func PodCgroups(source Source) (out []PodCgroup) {
 	return out
 }
 
-// podCgroupOf describes the cgroup of a pod. Without labels, the pod gets the class and the priority that Koordinator
-// assumes.
+// podCgroupOf describes the cgroup of a pod. If the pod has no labels for class and priority, the result has those that
+// Koordinator assumes for such a pod.
 func podCgroupOf(p *engine.Pod) PodCgroup {
 	g := PodCgroup{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID, CgroupParent: p.Pod.CgroupParent}
 	defaults := map[intent.QoS]string{intent.Guaranteed: "LSR", intent.Burstable: "LS", intent.BestEffort: "BE", intent.UnknownQoS: "LS"}

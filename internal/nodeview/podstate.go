@@ -28,9 +28,9 @@ type ContainerPlacement struct {
 // MissingValue is a decided value that is not in force.
 type MissingValue struct {
 	Container string // "" for a value of the pod
-	Setting   string
+	Setting   string // the name of the field, with the key if there is one
 	Reason    api.MissingReason
-	Note      string
+	Note      string // more about the reason, for users
 }
 
 // Sandboxes lists the sandboxes of pods that have not ended.
@@ -55,6 +55,7 @@ func StateOf(source Source, sandbox string) (s PodState, known bool) {
 	return s, known
 }
 
+// podState does the work of StateOf for a pod that exists.
 func (v *View) podState(p *engine.Pod) PodState {
 	s := PodState{
 		UID: p.Pod.UID, Namespace: p.Pod.Namespace, Name: p.Pod.Name,

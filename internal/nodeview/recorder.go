@@ -16,7 +16,8 @@ type Recorder interface {
 	Refused(kind string)
 	// HookError counts a problem of a hook, such as a panic. hook is the hook's name, or AgentPanic.
 	HookError(hook string)
-	// RuntimeUpdate counts an update of the runtime's stored copy of a container. result is one of UpdateResults.
+	// RuntimeUpdate counts an update of the values that the runtime stores for a container. result is one of
+	// UpdateResults.
 	RuntimeUpdate(result string)
 }
 

@@ -50,7 +50,7 @@ type EventReport struct {
 func (r *Reporter) ReportRejection(d *EventReport, err error) {
 	r.addToJournal(d, err.Error())
 	r.Count.Refused(refusedRequest)
-	r.Log.Warn("the agent refused an event", append(d.About(), logkey.Err, err)...)
+	r.Log.Warn("the agent refused a request of the runtime", append(d.About(), logkey.Err, err)...)
 }
 
 // addToJournal adds an event to the journal. rejected is the reason why the agent refused it; "" if it did not.
@@ -74,7 +74,7 @@ func (r *Reporter) Report(d *EventReport) {
 	r.Count.Event(d.Event.Kind, e.Took, d.DecideTime)
 	for _, p := range e.Problems {
 		r.countProblem(d.Event.Kind, p)
-		if !r.logged.isNew(d.Event, p) {
+		if !r.logged.markIfNew(d.Event, p) {
 			continue
 		}
 		r.Log.Warn("the agent found a problem when it handled an event", append(d.About(), logkey.Kind, p.Kind(), logkey.Key, p.Key, logkey.Value, p.Value, logkey.Reason, p.Sentence())...)
@@ -90,7 +90,7 @@ func (r *Reporter) Report(d *EventReport) {
 			out = append(out, logkey.CPUs, v.Value)
 		}
 	}
-	r.Log.Info("the agent decided an event", append(out, logkey.Values, len(e.Values), logkey.Changed, e.Changed)...)
+	r.Log.Info("the agent decided about an event", append(out, logkey.Values, len(e.Values), logkey.Changed, e.Changed)...)
 }
 
 // logKernelRefusals logs values that the kernel refused, at most lifecycle.MaxProblems for each
@@ -171,7 +171,7 @@ func (r *Reporter) ReportMissingCgroups() {
 		r.Log.Info("every running container has a cgroup again")
 	case len(names) > 0 && (first || now.Sub(r.missingCgroupsLogged) >= reminderInterval):
 		r.missingCgroupsLogged = now
-		r.Log.Error("running containers have no cgroup in this tree: none of their values is in force; see cgroup.root", logkey.Container, strings.Join(names, ", "))
+		r.Log.Error("running containers have no cgroup in the tree at cgroup.root: none of their values is in force; check cgroup.root", logkey.Container, strings.Join(names, ", "))
 	}
 }
 
@@ -200,7 +200,7 @@ func (r *Reporter) ReportRepair(o keeper.Outcome) {
 	switch o.State {
 	case keeper.Applied, keeper.Clipped:
 		if errors.Is(o.Err, keeper.ErrContested) {
-			r.Log.Error("another program keeps changing a list of CPUs or memory nodes that separates containers; the agent repairs the list less often", append(about, logkey.Err, o.Err)...)
+			r.Log.Error("another program keeps changing a container's list of CPUs or memory nodes; the agent repairs the list less often", append(about, logkey.Err, o.Err)...)
 			return
 		}
 		r.Log.Warn("the agent restored a value that another program had changed", about...)

@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// maxContested is how many files that other programs write a status lists. maxWithoutCgroup is how many containers
-// without a cgroup it lists.
+// maxContested limits the list of files that other programs also write, and maxWithoutCgroup the list of containers
+// without a cgroup, in one status.
 const (
 	maxContested     = 20
 	maxWithoutCgroup = 20
@@ -27,6 +27,7 @@ func Status(source Source) api.Node {
 	return n
 }
 
+// status does the work of Status, without the contested files.
 func (v *View) status() api.Node {
 	n := api.Node{CPUs: v.cpus(), WithoutCgroup: v.withoutCgroup(maxWithoutCgroup), Attachments: v.Attached(), Observed: v.Observed, CPUClasses: CPUClasses(v.CPUClasses), Demotion: demotionOf(v.Demotion)}
 	for _, c := range v.State.Conditions() {
@@ -69,6 +70,7 @@ func contestedFiles(k *keeper.Keeper) (out []api.Contested) {
 	return out
 }
 
+// countUnapplied returns how many of the values are not in force.
 func countUnapplied(values []api.Value) int {
 	n := 0
 	for _, v := range values {
@@ -79,10 +81,11 @@ func countUnapplied(values []api.Value) int {
 	return n
 }
 
+// cpus returns the CPUs of the node, the CPUs of each pool, and the containers that own CPUs.
 func (v *View) cpus() api.NodeCPUs {
 	m, s := v.State.Machine, v.State
 	out := api.NodeCPUs{
-		Online: m.Format(m.Online()), Reserved: m.Format(s.Policy.Pools.Reserved), Exclusive: m.Format(s.Exclusive()),
+		Online: m.Format(m.Online()), Reserved: m.Format(s.Policy.Pools.Reserved), Exclusive: m.Format(s.OwnedCPUs()),
 		Shared: m.Format(s.PoolCPUs(placement.Shared)), Reclaimed: m.Format(s.PoolCPUs(placement.Reclaimed)),
 	}
 	for _, n := range m.Nodes {
@@ -149,6 +152,7 @@ func Explain(source Source, namespace, pod, container string) (out []api.Contain
 	return out, len(out) > 0
 }
 
+// podStatus returns the entry of a pod without containers. The entry of a container begins with the same fields.
 func (v *View) podStatus(p *engine.Pod) api.Container {
 	s := api.Container{
 		Pod: p.FullName(), State: "no container yet", Class: p.Intent.Class.V.String(), ClassFrom: p.Intent.Class.Key,
@@ -182,6 +186,7 @@ func limits(ctr *engine.Container, decided []lifecycle.Value) *api.Limits {
 	return l
 }
 
+// container returns the entry of a container for status and explain.
 func (v *View) container(ctr *engine.Container) api.Container {
 	p := v.State.Pod(ctr.PodID)
 	s := v.podStatus(p)

@@ -24,11 +24,12 @@ func Summary(source Source) api.Summary {
 	return n
 }
 
-// summary formats no texts, because events wait until the view is released.
+// summary does the work of Summary, without the numbers of the keeper. It formats no texts, because events wait until
+// the view is released.
 func (v *View) summary() api.Summary {
 	n := api.Summary{
 		LastSync: v.Synced, Attached: len(v.Attached()) > 0, WithoutCgroup: len(v.withoutCgroup(len(v.MissingCgroups))),
-		Exclusive: v.State.Exclusive().Len(), Classes: map[string]int{}, Unapplied: map[api.MissingReason]int{}, Specs: specCounts(v.State),
+		Exclusive: v.State.OwnedCPUs().Len(), Classes: map[string]int{}, Unapplied: map[api.MissingReason]int{}, Specs: specCounts(v.State),
 	}
 	n.Observed, n.CPUClasses, n.Demotion = v.Observed, classCounts(v.CPUClasses), demotionOf(v.Demotion)
 	n.Pools, n.PoolMembers = v.poolSizes()

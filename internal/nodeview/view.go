@@ -21,8 +21,8 @@ type Source interface {
 	View(read func(*View))
 }
 
-// read calls f with the view, and returns its result. It also returns the keeper, which callers must use only after the
-// view.
+// read calls f with the view, and returns the result of f. It also returns the keeper. Callers must use the keeper only
+// after read has returned, because f runs while the state is locked.
 func read[T any](source Source, f func(*View) T) (out T, k *keeper.Keeper) {
 	source.View(func(v *View) { out, k = f(v), v.Keeper })
 	return out, k
@@ -50,8 +50,8 @@ type View struct {
 	Keeper   *keeper.Keeper // has its own lock, so callers must not use it while read runs
 }
 
-// ConflictKey is the key of a problem about creations that failed because another plugin sets a field, too. It is the
-// configuration key that solves the problem.
+// ConflictKey is the key of the problem that creations of a container failed because another plugin sets the same
+// field. Administrators can solve the problem with the configuration key of this name.
 const ConflictKey = "nri.cede"
 
 // conflict describes the failed creations of a container; nil if there were none.
@@ -141,7 +141,7 @@ type missingCgroupsError struct {
 }
 
 func (e *missingCgroupsError) Error() string {
-	return fmt.Sprintf("%d running containers have no cgroup in this tree, so none of their values is in force: %s; set cgroup.root to the path where the node's cgroup tree is mounted (in a container: the host's /sys/fs/cgroup)",
+	return fmt.Sprintf("%d running containers have no cgroup in the tree at cgroup.root, so none of their values is in force: %s; set cgroup.root to the path where the node's cgroup tree is mounted (in a container: the host's /sys/fs/cgroup)",
 		e.count, strings.Join(e.names, ", "))
 }
 

@@ -34,13 +34,13 @@ func WhatIfConfigured(copier StateCopier, p engine.Policy) api.Plan {
 	was, decided := then.assignments(), then.decisions()
 	then.State.Reconfigure(p)
 	return api.Plan{
-		Moves: moves(was, then.assignments()), Changes: changes(decided, then.decisions()), NeedRecreation: then.needRecreation(), CPUs: then.cpus(),
+		Moves: moves(was, then.assignments()), Changes: changes(decided, then.decisions()), NeedRecreation: then.containersToRecreate(), CPUs: then.cpus(),
 	}
 }
 
-// needRecreation lists live containers that request CPUs of their own, and can get these CPUs only when the kubelet
+// containersToRecreate lists live containers that request CPUs of their own, and can get these CPUs only when the kubelet
 // creates the containers again.
-func (v *View) needRecreation() (names []string) {
+func (v *View) containersToRecreate() (names []string) {
 	for _, id := range v.State.Containers() {
 		ctr := v.State.Container(id)
 		if ctr.Alive() && slices.ContainsFunc(ctr.ProblemSummary.Problems, func(p lifecycle.Problem) bool { return strings.HasSuffix(p.Reason, engine.RecreateHint) }) {
@@ -111,8 +111,8 @@ func (v *View) decisions() map[settingKey]api.Change {
 	return all
 }
 
-// changes returns the decisions that differ between the two results of decisions. A decision that is only in one of them
-// is a change, too, if both have decisions about its container (or pod).
+// changes compares two results of the method decisions, and returns the decisions that differ. If a decision is only in
+// one of the results, it is a change only if the other result has decisions about the same container (or pod).
 func changes(before, after map[settingKey]api.Change) []api.Change {
 	var all []api.Change
 	for setting, b := range before {
@@ -131,8 +131,8 @@ func changes(before, after map[settingKey]api.Change) []api.Change {
 	return all
 }
 
-// hasContainer reports whether one of the decisions is about the container of a change. For a change of a pod, it
-// reports whether one of the decisions is about this pod or one of its containers.
+// hasContainer reports whether one of the decisions is about the container that the change c is about. If c is about a
+// pod, hasContainer reports whether one of the decisions is about this pod or one of its containers.
 func hasContainer(decisions map[settingKey]api.Change, setting settingKey, c api.Change) bool {
 	_, has := decisions[settingKey{setting.owner, "class"}]
 	return has || c.Container == "" && hasPod(decisions, c.Pod)

@@ -21,6 +21,7 @@ func Zones(source Source) zones.Node {
 	return n
 }
 
+// zones does the work of Zones.
 func (v *View) zones() zones.Node {
 	m, s := v.State.Machine, v.State
 	n := zones.Node{ReservedCPUs: m.Format(s.Policy.Pools.Reserved), Owners: v.zoneOwners(), Granted: map[string]map[string]zones.Pod{}}
@@ -76,6 +77,7 @@ func (v *View) zoneOwners() (out []zones.Owner) {
 	return out
 }
 
+// podOf returns the names and the UID of a pod.
 func podOf(p *engine.Pod) zones.Pod {
 	return zones.Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID}
 }
@@ -148,7 +150,8 @@ func socketOf(m *topology.Machine, i int) int {
 
 // subtractBound subtracts the requests of containers that are bound to NUMA nodes from the available resources of these
 // nodes: memory and huge pages of all bound containers, and CPUs of those that own no CPUs. It subtracts nothing for
-// unbound containers, because they may use any node. The scheduler counts their requests for the whole machine.
+// unbound containers, because they can use any node. The scheduler counts the requests of unbound containers for the
+// whole machine.
 func (v *View) subtractBound(all []zones.Zone) {
 	for _, id := range v.State.Containers() {
 		c := v.State.Container(id)
@@ -206,8 +209,8 @@ func (v *View) subtractMemory(all []zones.Zone, p *engine.Pod, c *engine.Contain
 }
 
 // eachMemory distributes the requests of a container for memory and huge pages over the zones of its memory nodes, the
-// nearest first. It calls visit for each resource and zone with an amount; node is the index of the zone. It does
-// nothing for a container whose memory is not bound.
+// nearest first. For each resource, it calls visit with each zone that gets a part of the request, and with the amount
+// of this part; node is the index of the zone. It does nothing for a container whose memory is not bound.
 func (v *View) eachMemory(all []zones.Zone, p *engine.Pod, c *engine.Container, visit func(node int, name string, amount int64)) {
 	list := cmp.Or(c.Mems, c.Pristine.CPU.Mems)
 	if list == "" {

@@ -64,7 +64,7 @@ func state(m *topology.Machine, reserved string) *engine.State {
 	held, _ := m.ParseCPUs(reserved)
 	usual := m.Online().Minus(held)
 	return engine.NewState(m, engine.Policy{
-		Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{},
+		Dialects: []string{"koordinator", "kubernetes"}, PlacementOn: true, Placement: none.Policy{},
 		Pools: placement.Pools{Online: m.Online(), Reserved: held, Shared: usual, Reclaimed: usual},
 		Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},

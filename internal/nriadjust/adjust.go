@@ -279,6 +279,7 @@ func adjustResources(into *specs.LinuxResources, from *api.LinuxResources) {
 	}
 }
 
+// adjustCPU sets each CPU resource that the adjustment has.
 func adjustCPU(res *specs.LinuxResources, from *specs.LinuxCPU) {
 	if res.CPU == nil {
 		res.CPU = &specs.LinuxCPU{}
@@ -293,6 +294,7 @@ func adjustCPU(res *specs.LinuxResources, from *specs.LinuxCPU) {
 	into.Mems = cmp.Or(from.Mems, into.Mems)
 }
 
+// adjustMemory sets each memory resource that the adjustment has.
 func adjustMemory(into, from *specs.LinuxMemory) {
 	setValue(&into.Limit, from.Limit)
 	setValue(&into.Reservation, from.Reservation)

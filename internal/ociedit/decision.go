@@ -42,8 +42,8 @@ type Decision struct {
 	// NetDevices are the network interfaces to move from the host into the container. The keys are the names on the
 	// host, and the values are the names in the container.
 	NetDevices map[string]string `json:"netDevices,omitempty"`
-	// IOPriority, Scheduler, MemoryPolicy and OOMScoreAdj replace the fields of the same names. The members of RDT
-	// replace the same members of linux.intelRdt.
+	// IOPriority, Scheduler, MemoryPolicy and OOMScoreAdj replace the field of the same name in config.json. Each
+	// member of RDT that is set replaces the same member of linux.intelRdt.
 	IOPriority   *IOPriority   `json:"ioPriority,omitempty"`
 	Scheduler    *Scheduler    `json:"scheduler,omitempty"`
 	MemoryPolicy *MemoryPolicy `json:"memoryPolicy,omitempty"`
@@ -157,7 +157,7 @@ func (d *Decision) Empty() bool {
 	return err == nil && string(text) == string(bare)
 }
 
-// Check returns an error for an invalid decision. It leaves out what the OCI runtime checks.
+// Check returns an error for an invalid decision. It does not check values that the OCI runtime checks itself.
 func (d *Decision) Check() error {
 	if d.Version != DecisionVersion {
 		return fmt.Errorf("the version of the decision is %d, but only version %d is supported", d.Version, DecisionVersion)

@@ -60,11 +60,11 @@ func EditConfig(config []byte, d *Decision) ([]byte, error) {
 		return nil, err
 	}
 	e := editor{spec: spec}
-	e.process(d)
-	e.linux(d)
-	e.mounts(d.Mounts)
-	e.hooks(d.Hooks)
-	e.annotations(d.Annotations)
+	e.editProcess(d)
+	e.editLinux(d)
+	e.editMounts(d.Mounts)
+	e.appendHooks(d.Hooks)
+	e.editAnnotations(d.Annotations)
 	if e.err != nil {
 		return nil, e.err
 	}
@@ -147,8 +147,9 @@ func (e *editor) toJSON(v any) map[string]any {
 	return o
 }
 
-// put sets the object entry in the list parent[list]. It replaces the old entry whose member key has the same text. If
-// there is no such old entry, put adds entry at the end. If remove is true, put only removes the old entry.
+// put changes the list parent[list] of JSON objects. It replaces the object that has the same text as entry at the key
+// given by the parameter key. If there is no such object, put adds entry at the end. If remove is true, put instead
+// removes that object, and adds nothing.
 func (e *editor) put(parent map[string]any, list, key string, entry map[string]any, remove bool) {
 	old := e.list(parent, list)
 	at := slices.IndexFunc(old, func(o any) bool { return memberText(o, key) == memberText(entry, key) })
@@ -165,8 +166,8 @@ func (e *editor) put(parent map[string]any, list, key string, entry map[string]a
 	parent[list] = old
 }
 
-// process applies the changes to the object process.
-func (e *editor) process(d *Decision) {
+// editProcess applies the changes to the object "process" of config.json.
+func (e *editor) editProcess(d *Decision) {
 	if len(d.Args)+len(d.Env)+len(d.Rlimits) == 0 && d.IOPriority == nil && d.Scheduler == nil && d.OOMScoreAdj == nil {
 		return
 	}
@@ -175,7 +176,7 @@ func (e *editor) process(d *Decision) {
 		p["args"] = d.Args
 	}
 	for _, v := range d.Env {
-		e.env(p, v)
+		e.editEnv(p, v)
 	}
 	for _, r := range d.Rlimits {
 		e.put(p, "rlimits", "type", e.toJSON(r), false)
@@ -191,8 +192,8 @@ func (e *editor) process(d *Decision) {
 	}
 }
 
-// env sets or removes the environment variable v in the object process, which is p.
-func (e *editor) env(p map[string]any, v Env) {
+// editEnv sets or removes the environment variable v. The parameter p is the object "process" of config.json.
+func (e *editor) editEnv(p map[string]any, v Env) {
 	old := e.list(p, "env")
 	is := func(o any) bool {
 		s, _ := o.(string)
@@ -209,13 +210,13 @@ func (e *editor) env(p map[string]any, v Env) {
 	p["env"] = old
 }
 
-// linux applies the changes to the object linux.
-func (e *editor) linux(d *Decision) {
+// editLinux applies the changes to the object "linux" of config.json.
+func (e *editor) editLinux(d *Decision) {
 	if len(d.Devices)+len(d.DeviceRules)+len(d.Sysctl)+len(d.Namespaces)+len(d.NetDevices)+len(d.Seccomp)+len(d.Resources) == 0 && d.MemoryPolicy == nil && d.RDT == nil {
 		return
 	}
 	l := e.member(e.spec, "linux")
-	e.devices(l, d)
+	e.editDevices(l, d)
 	for k, v := range d.Sysctl {
 		e.member(l, "sysctl")[k] = v
 	}
@@ -256,8 +257,9 @@ func merge(into, more map[string]any) {
 	}
 }
 
-// devices applies the changes to the devices and the device rules in the object linux, which is l.
-func (e *editor) devices(l map[string]any, d *Decision) {
+// editDevices applies the changes of the decision d to the devices and the device rules. The parameter l is the object
+// "linux" of config.json.
+func (e *editor) editDevices(l map[string]any, d *Decision) {
 	allow := func(r DeviceRule) {
 		in := e.member(l, "resources")
 		in["devices"] = append(e.list(in, "devices"), e.toJSON(r))
@@ -277,15 +279,15 @@ func (e *editor) devices(l map[string]any, d *Decision) {
 	}
 }
 
-// mounts sets and removes mounts.
-func (e *editor) mounts(all []Mount) {
+// editMounts sets and removes mounts.
+func (e *editor) editMounts(all []Mount) {
 	for _, m := range all {
 		e.put(e.spec, "mounts", "destination", e.toJSON(m), m.Remove)
 	}
 }
 
-// hooks appends OCI hooks to the lists of their stages.
-func (e *editor) hooks(all map[string][]Hook) {
+// appendHooks appends OCI hooks to the lists of their stages.
+func (e *editor) appendHooks(all map[string][]Hook) {
 	for _, stage := range hookStages {
 		for _, h := range all[stage] {
 			in := e.member(e.spec, "hooks")
@@ -294,8 +296,8 @@ func (e *editor) hooks(all map[string][]Hook) {
 	}
 }
 
-// annotations sets annotations, and removes annotations whose value is nil.
-func (e *editor) annotations(all map[string]*string) {
+// editAnnotations sets annotations, and removes annotations whose value is nil.
+func (e *editor) editAnnotations(all map[string]*string) {
 	for k, v := range all {
 		if in := e.member(e.spec, "annotations"); v == nil {
 			delete(in, k)

@@ -25,7 +25,7 @@ const (
 	AtCreation Delivery = iota
 	// KernelBeforeStart means that the agent writes the value to the kernel before the container's first instruction.
 	KernelBeforeStart
-	// KernelAfterStart means that the agent writes the value to the kernel while the container may already run.
+	// KernelAfterStart means that the agent writes the value to the kernel when the container possibly runs already.
 	KernelAfterStart
 	// NotApplied means that the value does not take effect, and that 'trimtab status' reports it.
 	NotApplied
@@ -46,11 +46,11 @@ type Attachment struct {
 	Refuses bool
 	// setsField reports whether the attachment can put a value of a field into its answer to an event of a kind.
 	setsField func(lifecycle.Kind, lifecycle.Field) bool
-	// cgroupBeforeStart means that a container already has its cgroup while the runtime waits for the agent's answer
-	// before the container starts. podCgroupBeforeStart means the same for the cgroup of a pod.
+	// cgroupBeforeStart means that the runtime makes a container's cgroup and then waits for the agent's answer before
+	// it starts the container. podCgroupBeforeStart means the same for the cgroup of a pod.
 	cgroupBeforeStart, podCgroupBeforeStart bool
-	// whyNotSettable is the reason why the attachment cannot set a field that can be set only when a container is
-	// created.
+	// Some fields can be set only when a container is created. whyNotSettable is the reason why the attachment cannot
+	// set such fields.
 	whyNotSettable string
 	// whyNotAccepted returns the reason why the runtime does not support a value at the creation of a container; "" if
 	// the runtime supports the value. The function is nil if the runtime supports all values.
@@ -94,7 +94,8 @@ func Attachments() []Attachment {
 	}
 }
 
-// WithRuntime returns the attachment with a runtime that may support less than the newest version.
+// WithRuntime returns the attachment as it works with the runtime r, which possibly supports less than the newest
+// version.
 func (a Attachment) WithRuntime(r runtimes.Runtime) Attachment {
 	by := runtimes.CRI
 	if a.Name == "nri" {
@@ -117,8 +118,8 @@ func ByName(name string) Attachment {
 	panic(fmt.Sprintf("parity: there is no attachment %q", name))
 }
 
-// Delivers returns how a value of a field gets into force. For NotApplied it also returns the reason.
-func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Delivery, why string) {
+// DeliveryOf returns how a value of a field gets into force. For NotApplied it also returns the reason.
+func (a Attachment) DeliveryOf(f lifecycle.Field, of lifecycle.Scope) (w Delivery, why string) {
 	switch {
 	case of == lifecycle.OfPod && a.podCgroupBeforeStart:
 		return KernelBeforeStart, ""
@@ -126,9 +127,9 @@ func (a Attachment) Delivers(f lifecycle.Field, of lifecycle.Scope) (w Delivery,
 		return KernelAfterStart, ""
 	case a.setsField(lifecycle.CreateContainer, f):
 		return AtCreation, ""
-	case (route.InKernel(f) || route.OnProcess(f)) && a.cgroupBeforeStart:
+	case (route.CanWriteToKernel(f) || route.CanSetOnProcess(f)) && a.cgroupBeforeStart:
 		return KernelBeforeStart, ""
-	case route.InKernel(f) || route.OnProcess(f):
+	case route.CanWriteToKernel(f) || route.CanSetOnProcess(f):
 		return KernelAfterStart, ""
 	}
 	return NotApplied, a.whyNotSettable
@@ -164,7 +165,7 @@ func Table() []Row {
 				continue
 			}
 			for _, a := range Attachments() {
-				w, why := a.Delivers(f.Field, scope)
+				w, why := a.DeliveryOf(f.Field, scope)
 				r.Cells = append(r.Cells, Cell{w, why})
 			}
 			rows = append(rows, r)

@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/sim/scenario"
 )
 
-// RemoveUnsupported removes those expectations from a step of a scenario that the attachment cannot meet. It replaces
-// the map s.Want, and does not change the old map.
+// RemoveUnsupported removes some expectations from a step of a scenario: those that the attachment cannot meet. It
+// replaces the map s.Want, and does not change the old map.
 func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 	if !a.Refuses {
 		s.Rejected = ""
@@ -20,9 +20,9 @@ func (a Attachment) RemoveUnsupported(s *scenario.Step) {
 			w = a.withoutUnsupportedLimit(w)
 		}
 		wants[ref] = keepFields(w, func(f lifecycle.Field) bool {
-			delivery := a.deliveryOf(f)
+			delivery := a.containerDeliveryOf(f)
 			if f == lifecycle.CoreSched {
-				return delivery.BeforeStart() // the kernel numbers cookies that are set later in no fixed order
+				return delivery.BeforeStart() // if the cookies are set after the start, the kernel numbers them in no fixed order
 			}
 			return delivery != NotApplied && (w.State != "created" || delivery == AtCreation)
 		})
@@ -35,7 +35,7 @@ func (a Attachment) WantAtStart(w scenario.Want) scenario.Want {
 	if !a.cgroupBeforeStart {
 		w = a.withoutUnsupportedLimit(w)
 	}
-	return keepFields(w, func(f lifecycle.Field) bool { return a.deliveryOf(f).BeforeStart() })
+	return keepFields(w, func(f lifecycle.Field) bool { return a.containerDeliveryOf(f).BeforeStart() })
 }
 
 // withoutUnsupportedLimit removes the expected memory limit if the runtime does not support this limit at the creation
@@ -47,9 +47,9 @@ func (a Attachment) withoutUnsupportedLimit(w scenario.Want) scenario.Want {
 	return w
 }
 
-// deliveryOf returns how a container's value of a field gets into force.
-func (a Attachment) deliveryOf(f lifecycle.Field) Delivery {
-	delivery, _ := a.Delivers(f, lifecycle.OfContainer)
+// containerDeliveryOf returns how a container's value of a field gets into force.
+func (a Attachment) containerDeliveryOf(f lifecycle.Field) Delivery {
+	delivery, _ := a.DeliveryOf(f, lifecycle.OfContainer)
 	return delivery
 }
 

@@ -8,23 +8,26 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// BalloonCPUs is one balloon of a layout, with the balloon's CPUs. Several layouts may share a BalloonCPUs. So code
-// never changes a BalloonCPUs, but makes a new one.
+// BalloonCPUs is one balloon of a layout, with the balloon's CPUs. A balloon is a pool of the placement policy
+// "balloons": its containers share its CPUs. Several layouts can point to the same BalloonCPUs. So code never changes a
+// BalloonCPUs, but makes a new one.
 type BalloonCPUs struct {
 	Need  Need // what the balloon's containers request; Need.PoolID.Name is the balloon's name
 	Index int  // the balloon's number among the balloons of its type, from 0
-	// Size is how many CPUs the balloon should have. The balloon has fewer CPUs if too few CPUs are idle.
+	// Size is how many CPUs the balloon should have. If too few CPUs are free for it, the balloon has fewer CPUs.
 	Size int
 	// OwnCPUs are the CPUs that only this balloon has.
 	OwnCPUs topology.Set
-	// SharedIdleCPUs are further CPUs, which the balloon's containers may use while no balloon has these CPUs.
+	// SharedIdleCPUs are CPUs near the balloon's own CPUs. While no balloon has a CPU of this set, the balloon's
+	// containers also use this CPU.
 	SharedIdleCPUs topology.Set
 	// AllowedCPUs are the CPUs on which the balloon's containers may run. MemoryCPUs are the CPUs near which the memory
 	// of these containers should be.
 	AllowedCPUs, MemoryCPUs topology.Set
 	// HidesThreads means that the balloon's containers run on one thread of each core.
 	HidesThreads bool
-	// Components are the components of a composite balloon; nil for other balloons.
+	// Components are the components of a composite balloon, which consists of one balloon of each of several types. It
+	// is nil for other balloons.
 	Components []BalloonComponent
 }
 

@@ -13,42 +13,46 @@ type Demand struct {
 	// OwnedCPUs are the CPUs that containers own or that are reserved for them. LentCPUs are the owned CPUs that
 	// containers of class reclaimed may also use.
 	OwnedCPUs, LentCPUs topology.Set
-	// Needs are the sums of the requests of each pool's containers, for pools that the policy sizes by requests.
+	// Needs are the sums of the requests of each pool's containers. Pools whose size does not depend on requests are
+	// not in Needs.
 	Needs Needs
-	// Previous is the current layout. Balloons keep the CPUs that they have in this layout. DefaultLayout clears the
-	// field. Otherwise each layout would keep all earlier layouts in memory.
+	// Previous is the current layout. Balloons keep the CPUs that they have in it as far as possible. In the Demand of
+	// a new layout this field is nil (see DefaultLayout). Otherwise each layout would keep all earlier layouts in
+	// memory.
 	Previous *Layout
 }
 
 // Layout has the CPUs of the pools for one demand. Equal demands give equal layouts. So a restarted agent computes the
-// same layout from the records of containers. The demand includes the earlier CPUs of balloons (Demand.Previous).
+// same layout again, from the demand in the records of containers. For balloons the demand includes their earlier CPUs
+// (Demand.Previous).
 type Layout struct {
-	Pools  Pools
-	Demand Demand
+	Pools  Pools  // the configured pools from which the layout was made
+	Demand Demand // the demand for which the layout was made
 	// Shared has the CPUs of each shared pool; nil if only the configured shared pool exists.
 	Shared    map[PoolID]topology.Set
 	Reclaimed topology.Set // the CPUs of the reclaimed pool
-	// ReclaimedNear are CPUs on NUMA nodes where the reclaimed pool has no CPUs. Containers of class reclaimed that are
-	// bound to such a NUMA node use these CPUs together with shared pools.
+	// ReclaimedNear are CPUs on NUMA nodes on which the reclaimed pool has no CPUs. A container of class reclaimed that
+	// is bound to such a node uses the CPUs of ReclaimedNear on this node. Shared pools keep these CPUs, too.
 	ReclaimedNear topology.Set
-	// Balloons are the balloons that exist; nil if the policy makes none. Idle are the CPUs that no balloon has and
-	// that balloons may get. OneThread returns one thread of each core that has CPUs in a set.
+	// Balloons are the balloons that exist; nil if the policy makes none. Idle are the CPUs that no balloon has, but
+	// that balloons can get. OneThread takes a set of CPUs, and returns one of them for each core. If the policy does
+	// not limit containers to CPUs, OneThread returns the whole set.
 	Balloons  Balloons
 	Idle      topology.Set
 	OneThread func(topology.Set) topology.Set
-	// CPUClasses returns the CPU classes that the agent should set with this layout. It is nil if the policy
-	// has no CPU classes.
+	// CPUClasses returns which CPUs should have which class (frequency and idle states) in a layout. It is nil if the
+	// policy has no CPU classes.
 	CPUClasses func(*Layout) []ClassCPUs
-	// Policy is the policy that made the layout, if this policy computes the next layout from this layout; otherwise
-	// nil.
+	// Policy is the policy that made the layout. It is set only by policies that reuse parts of this layout for the
+	// next one.
 	Policy Policy
-	// Tree has the CPUs without an owner of each part of the node, such as a NUMA node. It is nil if the policy does
-	// not place containers in parts of the node.
-	Tree map[PoolID]topology.Set
+	// CPUsByPart has, for each part of the node such as a NUMA node, the CPUs in this part that no container owns and that
+	// containers share. It is nil if the policy does not place containers in parts of the node.
+	CPUsByPart map[PoolID]topology.Set
 }
 
-// ClassCPUs are CPUs that should have a CPU class, because balloons of one type have them or because they are
-// idle. No CPU has two classes.
+// ClassCPUs are CPUs that should have the same CPU class. They are either the CPUs of balloons of one type, or the idle
+// CPUs. No CPU has two classes.
 type ClassCPUs struct {
 	Class lifecycle.CPUClass
 	Type  string // the type of the balloons that have the CPUs; "" if the CPUs are idle
@@ -67,7 +71,7 @@ func (l *Layout) SizesSharedPools() bool { return l.Shared != nil }
 
 // UsesRequestsOf reports whether the requests of a pool's containers affect the layout.
 func (l *Layout) UsesRequestsOf(p PoolKind) bool {
-	return p == Shared && l.Shared != nil || p == Balloon && l.Balloons != nil || p == TreePool && l.Tree != nil
+	return p == Shared && l.Shared != nil || p == Balloon && l.Balloons != nil || p == TreePool && l.CPUsByPart != nil
 }
 
 // UsesRequests reports whether the requests of any pool's containers affect the layout.
@@ -75,10 +79,9 @@ func (l *Layout) UsesRequests() bool {
 	return l.UsesRequestsOf(Shared) || l.UsesRequestsOf(Balloon) || l.UsesRequestsOf(TreePool)
 }
 
-// NamedPoolKind returns the kind of the pools to which the policy gives names: parts of the node, or
-// balloons.
+// NamedPoolKind returns which kind of pools with names the policy makes: TreePool (parts of the node) or Balloon.
 func (l *Layout) NamedPoolKind() PoolKind {
-	if l.Tree != nil {
+	if l.CPUsByPart != nil {
 		return TreePool
 	}
 	return Balloon
@@ -105,8 +108,9 @@ func (l *Layout) Matches(p *Pools, d Demand) bool {
 	return l.Pools == *p && l.Demand.OwnedCPUs == d.OwnedCPUs && l.Demand.LentCPUs == d.LentCPUs && l.Demand.Needs.Equal(d.Needs)
 }
 
-// ChangedSince returns the balloons that may have other CPUs than in an older layout. The result known is false if the
-// CPUs of any pool may differ.
+// ChangedSince returns the balloons whose containers possibly have other CPUs than in an older layout. If ChangedSince
+// cannot say this, for example because the configuration differs, the result known is false. The CPUs of every pool can
+// then differ.
 func (l *Layout) ChangedSince(old *Layout) (changed []PoolID, known bool) {
 	if l == old {
 		return nil, true
@@ -127,7 +131,8 @@ func (l *Layout) ChangedSince(old *Layout) (changed []PoolID, known bool) {
 	return changed, true
 }
 
-// poolCPUs returns the CPUs of a group's pool. Only the reclaimed pool may have owned CPUs: the lent CPUs.
+// poolCPUs returns the CPUs of the pool of the group s. Owned CPUs are not among them, with one exception: the
+// reclaimed pool has the owned CPUs that are lent to it.
 func (l *Layout) poolCPUs(s CPUGroup) topology.Set {
 	switch {
 	case s.Pool == Shared && l.Shared != nil:
@@ -135,7 +140,7 @@ func (l *Layout) poolCPUs(s CPUGroup) topology.Set {
 	case s.Pool == Balloon:
 		return l.balloonCPUs(s)
 	case s.Pool == TreePool:
-		return l.limitThreads(s, l.Tree[s.PoolID])
+		return l.limitThreads(s, l.CPUsByPart[s.PoolID])
 	case s.Pool == Reclaimed:
 		return l.Reclaimed
 	case s.Pool == System && s.PoolID.Name == ReservedPool:
@@ -146,8 +151,8 @@ func (l *Layout) poolCPUs(s CPUGroup) topology.Set {
 	return l.Pools.configuredCPUs(s.Pool).Minus(l.Demand.OwnedCPUs)
 }
 
-// limitThreads returns one of the CPUs of each core if the group uses one thread of each core. Otherwise it returns all
-// CPUs.
+// limitThreads returns one of the given CPUs for each core if the group s uses one thread of each core. Otherwise it
+// returns all given CPUs.
 func (l *Layout) limitThreads(s CPUGroup, cpus topology.Set) topology.Set {
 	if s.Threads == OneThread && l.OneThread != nil {
 		return l.OneThread(cpus)
@@ -182,13 +187,16 @@ func (l *Layout) sharedCPUsByPrefix(name string) topology.Set {
 	return cpus
 }
 
-// CPUs returns the CPUs of a group. A group in a pool gets no owned CPUs, except lent CPUs in the reclaimed pool. If
-// the pool has no allowed CPUs for the group, the group gets all allowed CPUs that have no owner. Reserved CPUs are not
-// among them if only containers of class system may use reserved CPUs. If the group may use none of these CPUs, the
-// result ok is false, and the group gets CPUs outside of its allowed CPUs.
+// CPUs returns the CPUs of a group. If the group owns CPUs, these are the owned CPUs. For some groups they also include
+// shared CPUs of a part of the node.
+//
+// A group without owned CPUs gets the CPUs of its pool that are in AllowedCPUs and, if possible, in Near. If there are
+// none, the group gets all CPUs in AllowedCPUs that no container owns. Reserved CPUs are not among these CPUs if only
+// containers of class system may use them. If there are none again, the result ok is false, and the group gets CPUs
+// outside of AllowedCPUs.
 func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 	if s.OwnsAndShares() {
-		return l.limitThreads(s, s.Owned.Union(limitedTo(l.Tree[s.PoolID], s.AllowedCPUs))), true
+		return l.limitThreads(s, s.Owned.Union(limitedTo(l.CPUsByPart[s.PoolID], s.AllowedCPUs))), true
 	}
 	if s.Pool == Exclusive {
 		return l.limitThreads(s, s.Owned), true
@@ -213,7 +221,7 @@ func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 }
 
 // Compare orders pools of one kind. Pools that are not bound to NUMA nodes come first. The other pools are ordered by
-// NUMA nodes and then by name. Of two pools with equal nodes and names, the pool with the exclusive node comes last.
+// NUMA nodes and then by name. If these are equal, a pool that has its NUMA node exclusively comes last.
 func (w PoolID) Compare(o PoolID) int {
 	flag := func(b bool) int {
 		if b {

@@ -198,7 +198,7 @@ func (l *Ledger) CPUsOfPod(uid string) topology.Set {
 	return union(slices.Values(l.grantsByPod[uid]), func(Grant) bool { return true })
 }
 
-// GrantsOfPod returns the grants of a pod, in the order in which Put recorded them last.
+// GrantsOfPod returns the grants of a pod. The grant that Put recorded last is the last one.
 func (l *Ledger) GrantsOfPod(uid string) []Grant { return slices.Clone(l.grantsByPod[uid]) }
 
 // CombinedGrants returns one grant for each key of a pod. The CPUs of each grant are the CPUs that the key owns, and

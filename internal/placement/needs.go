@@ -13,8 +13,9 @@ type Need struct {
 	PoolID    PoolID
 	MilliCPUs int64 // the requested CPU time
 	Members   int   // the number of containers
-	// Devices are the requests of the containers with devices near which the pool should have CPUs, sorted by pattern
-	// and CPUs. It is nil if there are no such containers.
+	// Devices are the requests of those containers for whose devices the pool should have near CPUs. There is one entry
+	// for each pattern of preferCloseToDevices and set of near CPUs, sorted. Devices is nil if there are no such
+	// containers.
 	Devices []DeviceNeed
 }
 
@@ -43,8 +44,8 @@ func (d *DeviceNeed) Size() int {
 	return int(min(max((d.MilliCPUs+milliOfCPU-1)/milliOfCPU, 1), topology.MaxCPUs))
 }
 
-// withDevices adds requests of milli milli-CPUs and members containers to the needs of the given devices. Negative
-// numbers subtract. It returns a new list.
+// withDevices returns a copy of the list all. For each of the given devices, it adds milli to the requested milli-CPUs,
+// and members to the number of containers. Negative numbers subtract. If no devices are given, it returns all itself.
 func withDevices(all []DeviceNeed, milli int64, members int, devices []DeviceCPUs) []DeviceNeed {
 	if len(devices) == 0 {
 		return all
@@ -92,8 +93,9 @@ func (n Needs) OfPool(w PoolID) (of Need, used bool) {
 	return Need{PoolID: w}, false
 }
 
-// WithRequests returns new needs. It adds requests of milli milli-CPUs and members containers to the need of a pool.
-// Negative numbers subtract. The parameter devices has the devices of these containers.
+// WithRequests returns a copy of the needs. In the need of the pool w, it adds milli to the requested milli-CPUs and
+// members to the number of containers. Negative numbers subtract. The parameter devices has the devices of these
+// containers.
 func (n Needs) WithRequests(w PoolID, milli int64, members int, devices ...DeviceCPUs) Needs {
 	at, found := n.find(w)
 	sum := Need{PoolID: w, MilliCPUs: milli, Members: members}

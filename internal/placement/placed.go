@@ -21,8 +21,8 @@ type LocatedDevice struct {
 // PodResourcesPrefix is the prefix of LocatedDevice.Path for devices that the kubelet's PodResources API reports.
 const PodResourcesPrefix = "podresourceapi:"
 
-// LocatedDevices returns the granted devices whose nearest CPUs are known, sorted. The sources are the NUMA nodes that
-// the kubelet reports, PCI addresses, and the numbers of character devices.
+// LocatedDevices returns the granted devices whose nearest CPUs are known, sorted. It finds the CPUs by the NUMA nodes
+// that the kubelet reports for a device, by the device's PCI address, or by the number of its character device.
 func LocatedDevices(m *topology.Machine, grants []lifecycle.DeviceGrant) []LocatedDevice {
 	found := locatedDevices{machine: m}
 	for i := range grants {

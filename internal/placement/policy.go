@@ -12,13 +12,13 @@ import (
 // policy keeps no state, so each result depends only on the arguments and the configuration. The engine handles
 // recovery, resizes, init containers, offline CPUs and authorization.
 type Policy interface {
-	// Terms returns the conditions under which a container owns CPUs.
+	// Terms returns whether and on which conditions a container owns CPUs.
 	Terms(m *topology.Machine, s Subject) Terms
-	// Choose returns all CPUs that an owner should have after the request w. The owner is a new owner, or an owner that
-	// gets more or fewer CPUs. The error is a sentence for users.
+	// Choose returns all CPUs that the subject s (a container or a pod) should own. The parameter w says how many CPUs
+	// these are, and which of them the subject owns already. The error is a sentence for users.
 	Choose(v View, s Subject, w CPURequest) (Assignment, error)
-	// Share returns the pool of a container that owns no CPUs, or the pool in which an owner shares CPUs
-	// (Terms.SharesFraction).
+	// Share returns the pool of a container that owns no CPUs. For a container with owned CPUs, Share returns the pool
+	// whose CPUs it uses in addition. This happens only if Terms.SharesFraction is set.
 	Share(v View, s Subject) Assignment
 	// Layout computes the CPUs of the pools.
 	Layout(p *Pools, d Demand) *Layout
@@ -48,7 +48,8 @@ type SchedulingChooser interface {
 }
 
 // SchedulingOf returns the scheduling class that a policy chooses for a container. The class has no name if the policy
-// chooses no scheduling class here. Some policies choose it in Policy.Share.
+// is no SchedulingChooser, or chooses no class. Some other policies choose a scheduling class in Policy.Share, for
+// containers in pools.
 func SchedulingOf(p Policy, s Subject) (c lifecycle.SchedulingClass, problems []lifecycle.Problem) {
 	if schedules, is := p.(SchedulingChooser); is {
 		return schedules.SchedulingOf(s)
@@ -78,17 +79,18 @@ type View struct {
 	Pools   *Pools
 	// Layout has the current CPUs of the pools, and the demand for which they were computed.
 	Layout *Layout
-	// FreeCPUs are the CPUs that the pod of the subject could own.
+	// FreeCPUs are the CPUs that the subject's pod does not own yet, but could own.
 	FreeCPUs topology.Set
-	// PlacementOff reports that placement is off, so no container owns CPUs.
+	// PlacementOff reports that the agent does not place containers on CPUs (hooks.cpuset is disabled), so no container
+	// owns CPUs.
 	PlacementOff bool
-	// CountMembers returns how many containers of the balloon m.Balloon belong to the namespace or group of the
-	// membership m.
+	// CountMembers returns the number of live containers that have the membership m: they are in the balloon or part of
+	// the node m.Balloon, and belong to the namespace or group in m.
 	CountMembers func(m Membership) int
 }
 
-// Membership identifies the containers of one balloon that belong to one namespace, or to one group (groupBy
-// of the balloon type).
+// Membership identifies containers that are in the same balloon or part of the node, and belong to the same namespace,
+// or to the same group (groupBy of a balloon type).
 type Membership struct {
 	Balloon   string
 	Namespace string // "" if Group is set
@@ -97,7 +99,7 @@ type Membership struct {
 
 // Subject is the container, or the whole pod, that a policy decides about.
 type Subject struct {
-	Intent *intent.Pod
+	Intent *intent.Pod // what the pod requests in its labels, annotations and resource claims
 	// Requested are the container's resources in the runtime's request. PodRequested are the resources of the
 	// container's pod. Both are nil if unknown.
 	Requested, PodRequested *lifecycle.Resources
@@ -109,14 +111,16 @@ type Subject struct {
 	Devices []lifecycle.DeviceGrant
 	// OwnedByPod are the CPUs that the containers of the subject's pod own.
 	OwnedByPod topology.Set
-	// OwnedByContainer are the CPUs that the container owns, if Share should choose a pool for the rest of the
-	// container's request; otherwise empty.
+	// OwnedByContainer is set only for calls of Policy.Share. It has the CPUs that the container owns, to which Share
+	// adds a pool; empty if the container owns no CPUs.
 	OwnedByContainer topology.Set
-	// FirstPoolChoice reports that no policy has chosen a pool for the container before. CurrentCPUs are the CPUs on
-	// which the container runs, if an earlier agent chose these CPUs and left no record of the choice; otherwise empty.
+	// FirstPoolChoice reports that no policy has chosen a pool for the container before. Sometimes the container
+	// nevertheless runs already, because an earlier agent started it and left no record. CurrentCPUs are then the CPUs
+	// on which the container runs; otherwise CurrentCPUs is empty.
 	FirstPoolChoice bool
 	CurrentCPUs     topology.Set
-	// Memory is the memory that should be near the subject's CPUs, if the container is bound to NUMA nodes.
+	// Memory is the memory that should be near the subject's CPUs. It matters only if the container is to be bound to
+	// NUMA nodes.
 	Memory Memory
 	// PoolNode is the NUMA node to which the container's pool is bound. PodPoolNode is the NUMA node to which the pools
 	// of the other containers of the pod are bound. AllowedNodes are the ids of the NUMA nodes that the policy may
@@ -129,9 +133,9 @@ type Subject struct {
 	Name       string
 	PoolName   string
 	Neighbours []Neighbour
-	// AffinityWeights returns the sums of the weights of the container's affinities. The keys are the names of the
-	// parts of the node in which the matching containers are. If a sum is negative, the container should be far from
-	// the matching containers in this part.
+	// AffinityWeights returns how much each part of the node attracts the container, by the name of the part. It is the
+	// sum of the weights of the container's affinities over the other containers in the part that the affinities match.
+	// If the sum is negative, the container should not be in the part.
 	AffinityWeights func() map[string]int
 }
 
@@ -175,8 +179,8 @@ type Terms struct {
 	NearDevices bool
 	// PoolsNearDevices reports that pools also get CPUs near the devices of their containers.
 	PoolsNearDevices bool
-	// NoGrantReason is set if another program decides which containers own CPUs. It is then the reason why the agent
-	// grants no CPUs. It is nil if the agent decides.
+	// NoGrantReason is the reason why the agent grants no CPUs: another program decides which containers own CPUs. It
+	// is nil if the agent decides.
 	NoGrantReason error
 	// ByClaims means that resource claims decide who owns CPUs. A cpuset in the runtime's request then comes
 	// from the DRA driver, and does not limit pools.
@@ -198,8 +202,8 @@ func (t Terms) WithoutGrants(reason error) Terms {
 // ExternalGrant are the CPUs that another program gave to a container exclusively.
 type ExternalGrant struct {
 	CPUs topology.Set
-	// From names the program: ByKubelet or ByClaims. It becomes Grant.From. SentenceStart is the begin of the message
-	// about given CPUs that another container owns, such as "the kubelet gave it".
+	// From names the program: ByKubelet or ByClaims. It becomes Grant.From. SentenceStart is the beginning of an error
+	// message, such as "the kubelet gave it". The message says that another container owns the given CPUs already.
 	From, SentenceStart string
 	// Claims has the CPUs by UID of the claim. Containers with the same claim share the CPUs of the claim.
 	Claims map[string]topology.Set
@@ -212,21 +216,22 @@ type ExternalGrant struct {
 	Problems []lifecycle.Problem
 }
 
-// ByKubelet is the From of grants and assignments whose CPUs the kubelet gave.
+// ByKubelet is the value of the field From in grants and assignments whose CPUs the kubelet gave.
 const ByKubelet = "the kubelet's static CPU manager"
 
-// ByClaims is the From of grants and assignments whose CPUs resource claims gave.
+// ByClaims is the value of the field From in grants and assignments whose CPUs resource claims gave.
 const ByClaims = "resource claims"
 
-// IsExternal reports whether another program gave the CPUs of a grant whose field From is from. After a restart of the
-// agent, the other program reports the grant again.
+// IsExternal reports whether another program gave the CPUs of a grant. The parameter from is the field From of the
+// grant. After a restart of the agent, the other program reports such a grant again.
 func IsExternal(from string) bool { return from == ByKubelet || from == ByClaims }
 
 // CPURequest says how many CPUs an owner should have, and which CPUs it has.
 type CPURequest struct {
 	N int // the number of CPUs that the owner should have
-	// UsableCPUs are the CPUs that the owner has and can use. The policy adds CPUs to these CPUs, or chooses which of
-	// them the owner keeps. OwnedCPUs are all CPUs that the owner has, including CPUs that it cannot use now.
+	// UsableCPUs are the CPUs that the owner has already and can use. If N is larger, the policy adds CPUs to them. If
+	// N is smaller, the policy chooses which of them the owner keeps. OwnedCPUs are all CPUs that the owner has
+	// already, including CPUs that it cannot use now.
 	UsableCPUs, OwnedCPUs topology.Set
 	// TakenOverCPUs are CPUs of the pod that no other container of the pod needs any more, such as CPUs of init
 	// containers. A new owner should get these CPUs before any other CPUs.
@@ -253,11 +258,11 @@ func (u *RequirementError) Error() string { return u.Key + ": " + u.Reason }
 
 // Assignment is what a policy chose for a container: CPUs of its own or a pool, and the reason.
 type Assignment struct {
-	CPUs     topology.Set
-	Group    CPUGroup
-	PoolNode lifecycle.Opt[int]
-	// Memberships are the namespace and the group of the container, if the balloon type places containers by namespace
-	// or group.
+	CPUs     topology.Set       // the CPUs that the container owns; empty if it owns none
+	Group    CPUGroup           // the pool, and the limits in the pool; for a container that shares CPUs
+	PoolNode lifecycle.Opt[int] // the NUMA node to which the pool is bound
+	// Memberships say in which balloon or part of the node the container is, and to which namespace or group it
+	// belongs. They are set only if the policy counts such containers (View.CountMembers).
 	Memberships []Membership
 	// Devices are the devices of the container near which the container's pool should have CPUs.
 	Devices []DeviceCPUs
@@ -292,10 +297,9 @@ const sharesOfCPU = 1024
 
 // KubeletCPUsByRequest returns the CPUs that the kubelet's static CPU manager gave to a container exclusively. NRI and
 // the CRI have no field that says this. So KubeletCPUsByRequest compares the cpuset and the cpu.shares in the runtime's
-// request. The kubelet gave CPUs exclusively if the pod is Guaranteed, and the cpuset has as many CPUs as the
-// cpu.shares stand for (Kubernetes 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). To other containers the
-// kubelet gives the cpuset of the remaining CPUs, or no cpuset. The result is empty if an annotation of the pod
-// requests certain CPUs.
+// request. The kubelet gave CPUs exclusively if the pod is Guaranteed, and the cpu.shares are 1024 for each CPU of the
+// cpuset (Kubernetes 1.36, cm/cpumanager/policy_static.go, guaranteedCPUs). To other containers the kubelet gives the
+// cpuset of the remaining CPUs, or no cpuset. The result is empty if an annotation of the pod requests certain CPUs.
 func KubeletCPUsByRequest(m *topology.Machine, in *intent.Pod, requested *lifecycle.Resources) topology.Set {
 	if in.QoS != intent.Guaranteed || requested.CPU.CPUs == "" || in.CPUs.IsSet() {
 		return topology.Set{}
@@ -308,8 +312,8 @@ func KubeletCPUsByRequest(m *topology.Machine, in *intent.Pod, requested *lifecy
 }
 
 // ShareByClass assigns a container to the pool of the container's class. The order of the cases is Koordinator's order
-// for pods without assigned CPUs (plugin CPUSetAllocator, v1.7). The fields Unlabelled and ReclaimedByNUMA of
-// hook.CPUSetOptions can change the pool.
+// for pods without assigned CPUs (plugin CPUSetAllocator, v1.7). Two configuration keys of hooks.cpuset can change the
+// pool: unlabelled for pods without a class, and reclaimedByNUMA for pods of class reclaimed.
 func ShareByClass(v View, s Subject) (a Assignment) {
 	in, pools := s.Intent, v.Pools
 	class, key := in.Class.V, in.Class.Key

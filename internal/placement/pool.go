@@ -11,10 +11,10 @@ import (
 // PoolKind is a kind of pool. The containers of a pool share the pool's CPUs.
 type PoolKind int
 
-// The kinds of pools. Unclassified is for containers that request no pool. It has all CPUs without an owner. If
-// Pools.HardReserved is set, it does not have the reserved CPUs. Exclusive means that the container is in no pool and
-// owns its CPUs. A Balloon is a set of CPUs that only the containers of the balloon use. A TreePool has the CPUs of a
-// part of the node, such as a NUMA node, that have no owner.
+// The kinds of pools. Shared, Reclaimed and System are the pools of the classes with these names. Unclassified is for
+// containers that request no pool. It has all CPUs without an owner, but no reserved CPUs if Pools.HardReserved is set.
+// Exclusive is no pool: the container owns its CPUs. A Balloon is a set of CPUs that only the balloon's containers use.
+// A TreePool belongs to a part of the node, such as a NUMA node. It has the CPUs of this part that no container owns.
 const (
 	Unclassified PoolKind = iota
 	Shared
@@ -34,7 +34,8 @@ func (p PoolKind) String() string {
 // of its pool.
 func (p PoolKind) Named() bool { return p == Balloon || p == TreePool }
 
-// Pools are the configured CPUs of each pool: the CPUs that the pool has while no CPU has an owner.
+// Pools are the online CPUs, the reserved CPUs, and the configured CPUs of each pool. A pool has its configured CPUs
+// while no CPU has an owner.
 type Pools struct {
 	Online, Reserved, Shared, Reclaimed topology.Set
 	// System is empty if containers of class system have no pool.
@@ -48,7 +49,7 @@ type Pools struct {
 	ReclaimedByNUMA bool
 }
 
-// UnclassifiedCPUs returns the CPUs for containers in the pool Unclassified.
+// UnclassifiedCPUs returns the configured CPUs of the pool Unclassified, for containers that request no pool.
 func (p *Pools) UnclassifiedCPUs() topology.Set { return p.configuredCPUs(Unclassified) }
 
 // configuredCPUs returns the CPUs of a pool while no CPU has an owner.
@@ -122,8 +123,8 @@ func (w PoolID) String() string {
 // ReservedPool is the name of the system pool that consists of the reserved CPUs.
 const ReservedPool = "reserve"
 
-// CPUGroup says which CPUs a container has: CPUs of a pool, possibly with limits, or owned CPUs. Containers with equal
-// groups always have the same CPUs.
+// CPUGroup says which CPUs a container has: CPUs of a pool, possibly with limits, or CPUs that it owns. Containers with
+// equal groups always have the same CPUs.
 type CPUGroup struct {
 	Pool   PoolKind
 	PoolID PoolID `json:"which"`
@@ -131,8 +132,8 @@ type CPUGroup struct {
 	// CPUs of the pod's cgroup, or of the runtime's request, and limit the group always. An empty set means no limit.
 	Near        topology.Set
 	AllowedCPUs topology.Set `json:"Within"`
-	// Owned are the CPUs of a group in the pool Exclusive. If PoolID has a name, the group also shares the
-	// CPUs of that TreePool.
+	// Owned are the CPUs that the containers of the group own, if Pool is Exclusive. If PoolID also has a name, the
+	// group also uses the CPUs of the TreePool with this name.
 	Owned topology.Set
 	// Threads says which threads of each core the group uses. It applies to groups in a balloon or in a part of the
 	// node, and to groups with owned CPUs.

@@ -69,8 +69,8 @@ func NewAPIServer(o APIServerOptions) *APIServer {
 // Source names the source.
 func (*APIServer) Source() lifecycle.Source { return lifecycle.FromAPIServer }
 
-// Begin blocks until the first request may be sent, or ctx ends (see DelayedSource).
-func (a *APIServer) Begin(ctx context.Context) {
+// AwaitStart blocks until the first request may be sent, or ctx ends (see DelayedSource).
+func (a *APIServer) AwaitStart(ctx context.Context) {
 	if a.o.Begin != nil {
 		a.o.Begin(ctx)
 	}
@@ -181,7 +181,7 @@ func (a *APIServer) list(ctx context.Context, from string, report func(Update)) 
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", a.o.URL, err)
 	}
-	u, err := l.update(a.o.Node)
+	u, err := l.toUpdate(a.o.Node)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", a.o.URL, err)
 	}

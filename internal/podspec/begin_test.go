@@ -39,7 +39,7 @@ type late struct {
 	may chan struct{}
 }
 
-func (l late) Begin(ctx context.Context) {
+func (l late) AwaitStart(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-l.may:

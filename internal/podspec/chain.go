@@ -44,8 +44,8 @@ type SpecSource interface {
 // DelayedSource is a source that the chain does not use before Begin has returned. During this time, a source with a
 // higher priority may answer. As long as that source answers, the chain does not use the DelayedSource.
 type DelayedSource interface {
-	// Begin blocks until the chain may use the source, or ctx ends.
-	Begin(ctx context.Context)
+	// AwaitStart blocks until the chain may use the source, or ctx ends.
+	AwaitStart(ctx context.Context)
 }
 
 // Update is an answer of a source, or a change that the source reports.
@@ -198,7 +198,7 @@ func (l *Chain) openReadyLocked() {
 	}
 }
 
-// slowPause is how long Await does not wait for sources after a source has not answered in time.
+// slowPause is a time after a source has not answered in time. During this time, Await does not wait for any source.
 const slowPause = 5 * time.Second
 
 // startedSource is a source that can tell whether its server runs. Such a source may answer even if its last request
@@ -207,10 +207,10 @@ type startedSource interface {
 	Started() bool // reports whether the server has started
 }
 
-// Await requests the spec of a pod from the sources that are up, if the spec is unknown. It waits at most for
-// Options.Wait. It returns at once if no source is up, or if a source did not answer in time during the last slowPause.
-// A source whose server has started (startedSource) counts as up. A kubelet creates its first pods as soon as it has
-// started, so the last request may have failed although the kubelet now answers.
+// Await requests the spec of a pod, if the spec is unknown. It requests the spec from the sources that are up, and
+// waits at most for Options.Wait. It returns at once if no source is up, or if a source did not answer in time less
+// than slowPause ago. A source whose server has started (startedSource) counts as up, even if the last request failed:
+// a kubelet creates its first pods as soon as it has started.
 func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	l.mu.Lock()
 	known := l.specLocked(pod.UID) != nil
@@ -219,7 +219,7 @@ func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	if known {
 		return
 	}
-	up := l.answering()
+	up := l.answeringSources()
 	if late {
 		for _, r := range up {
 			r.PollSoon()
@@ -253,8 +253,8 @@ func (l *Chain) Await(ctx context.Context, pod *lifecycle.Pod) {
 	}
 }
 
-// answering returns the sources that are up, and the sources whose server has started.
-func (l *Chain) answering() []*sourceState {
+// answeringSources returns the sources that are up, and the sources whose server has started.
+func (l *Chain) answeringSources() []*sourceState {
 	l.mu.Lock()
 	up := make([]bool, len(l.sources))
 	for i, r := range l.sources {
@@ -292,7 +292,7 @@ const maxRetry = 30 * time.Second
 // watchSource watches the source with index i, as long as no source with a higher priority is up.
 func (l *Chain) watchSource(ctx context.Context, i int, r *sourceState) {
 	if b, ok := r.SpecSource.(DelayedSource); ok {
-		b.Begin(ctx)
+		b.AwaitStart(ctx)
 	}
 	pause := l.o.Retry
 	for ctx.Err() == nil {

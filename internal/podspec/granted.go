@@ -22,10 +22,10 @@ type podGrants struct {
 	static  map[string]lifecycle.StaticGrant // CPUs and memory nodes
 }
 
-// parseGrants reads an answer of the PodResources API. all has an entry also for pods and containers without devices,
+// parseGrants reads an answer of the PodResources API. all also has an entry for pods and containers without devices,
 // because the caller must know that they have none. hasCPUs means that the kubelet's CPU manager assigns CPUs. A
-// container without CPUs in the answer then has no exclusive CPUs. unread has the pods that cannot be read, by name,
-// with the reason. Its key is empty for a pod without a name, which may be any pod.
+// container without CPUs in the answer then has no exclusive CPUs. unread has the reasons why pods cannot be read, by
+// the name of the pod. A pod without a name or namespace has the empty key, and can be any pod.
 func parseGrants(answer *podresources.ListPodResourcesResponse, hasCPUs bool) (all map[podName]podGrants, unread map[podName]error, err error) {
 	all, unread = map[podName]podGrants{}, map[podName]error{}
 	if len(answer.GetPodResources()) > maxPods {
@@ -69,9 +69,9 @@ func parsePodGrants(p *podresources.PodResources, hasCPUs bool) (podGrants, erro
 	return pod, pod.readStatic(p, hasCPUs)
 }
 
-// readStatic reads the CPUs and memory nodes of a pod's containers. The pod as a whole may also have CPUs and memory
-// nodes (Kubernetes 1.36, PodLevelResourceManagers). Those of the containers are part of these. A container without
-// CPUs of its own uses the remaining CPUs of the pod, together with other such containers.
+// readStatic reads the CPUs and memory nodes of a pod's containers. The pod as a whole can also have CPUs and memory
+// nodes (Kubernetes 1.36, PodLevelResourceManagers), which include those of its containers. A container without CPUs of
+// its own uses the remaining CPUs of the pod, together with other such containers.
 func (g podGrants) readStatic(p *podresources.PodResources, hasCPUs bool) error {
 	shared, err := parseIDs(p.GetCpuIds())
 	if err != nil {

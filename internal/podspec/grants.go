@@ -80,7 +80,7 @@ func NewGrants(o GrantsOptions) *Grants {
 	}
 	before, err := loadGrants(o.Saved)
 	if err != nil {
-		o.Log.Warn("the agent ignores saved grants of the kubelet that it cannot read", logkey.Err, err)
+		o.Log.Warn("the agent ignores unreadable saved data about the CPUs and memory nodes that the kubelet assigned", logkey.Err, err)
 	}
 	return &Grants{
 		savedGrants: before,
@@ -146,9 +146,9 @@ func (g *Grants) Invalidate(pod *lifecycle.Pod) {
 	}
 }
 
-// Await requests the grants of the pods, if one of them is unknown or was invalidated. It waits at most for
-// GrantsOptions.Wait. It returns at once if the last request failed and the kubelet's socket does not exist, or if the
-// kubelet did not answer in time during the last slowPause. If the last request failed but the socket exists, Await
+// Await requests the grants of the pods, if the grants of one of them are unknown or were invalidated. It waits at most
+// for GrantsOptions.Wait. It returns at once if the kubelet did not answer in time less than slowPause ago, or if the
+// last request failed and the kubelet's socket does not exist. If the last request failed but the socket exists, Await
 // sends another request, because a kubelet creates its first pods as soon as it has started.
 func (g *Grants) Await(ctx context.Context, pods ...*lifecycle.Pod) {
 	g.mu.Lock()
@@ -222,7 +222,7 @@ func (g *Grants) ask(ctx context.Context) error {
 		return err
 	}
 	if g.err = unreadNamesError(unread); g.err != nil && (before == nil || before.Error() != g.err.Error()) {
-		g.o.Log.Warn("the agent cannot read which devices, CPUs and memory nodes the kubelet assigned to some pods; the grants that it read before stay in use", logkey.Err, g.err)
+		g.o.Log.Warn("the agent cannot read which devices, CPUs and memory nodes the kubelet assigned to some pods; for these pods it uses the data that it read before", logkey.Err, g.err)
 	}
 	g.storeAnswerLocked(wanted, answer, unread)
 	return nil
@@ -300,7 +300,9 @@ func (g *Grants) list(ctx context.Context) (all map[podName]podGrants, unread ma
 	return all, unread, noCPUs, nil
 }
 
-// fetch sends the requests to the kubelet, and connects to it if necessary. noCPUs is the result of whyNoCPUs.
+// fetch requests from the kubelet the allocatable CPUs, and what the kubelet has assigned to all pods (answer). It
+// connects to the kubelet if there is no connection. If the answer does not reliably have the exclusive CPUs of
+// containers, noCPUs is the reason.
 func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourcesResponse, noCPUs, err error) {
 	if _, err := os.Stat(g.o.Socket); err != nil {
 		return nil, nil, err
@@ -316,9 +318,9 @@ func (g *Grants) fetch(ctx context.Context) (answer *podresources.ListPodResourc
 	return answer, noCPUs, err
 }
 
-// whyNoCPUs returns why a container without CPUs in the answer may still have exclusive CPUs, or nil if such a
-// container has no exclusive CPUs. It requests the allocatable CPUs, because a CPU manager that assigns no CPUs reports
-// no allocatable CPUs. A kubelet before 1.23 does not have this call, or lists no CPUs.
+// whyNoCPUs returns nil if a container without CPUs in the kubelet's answer certainly has no exclusive CPUs. Otherwise
+// it returns the reason why the agent cannot know this. It requests the allocatable CPUs, because a CPU manager that
+// assigns no CPUs reports no allocatable CPUs. A kubelet before 1.23 does not have this call, or lists no CPUs.
 func (g *Grants) whyNoCPUs(ctx context.Context, client podresources.PodResourcesListerClient) error {
 	g.mu.Lock()
 	knowsPolicy := g.up && g.noCPUs == nil

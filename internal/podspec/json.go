@@ -111,8 +111,11 @@ func decodeList(r io.Reader, from lifecycle.Source) (podList, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return podList{}, errors.New("there is text after the end of the list")
 	}
-	if kind != "PodList" || !items {
-		return podList{}, fmt.Errorf("the text must be a PodList with items, but has the kind %.40q or no items", kind)
+	if kind != "PodList" {
+		return podList{}, fmt.Errorf("the text has the kind %.40q, want PodList", kind)
+	}
+	if !items {
+		return podList{}, errors.New("the PodList has no field items")
 	}
 	return l, nil
 }
@@ -144,9 +147,9 @@ func (l *podList) decodeItems(d *json.Decoder, from lifecycle.Source) error {
 	return expect(d, json.Delim(']'))
 }
 
-// add adds a pod to the list. If gone is set, the pod was deleted, and add does not add it. pending is the result of
-// v1Pod.pending. err is why the pod cannot be read, or nil. An unreadable pod does not end the list: add returns an
-// error only if there are too many pods.
+// add adds a pod to the list. If gone is true, the pod was deleted, and add does not add it. pending is nil if the pod
+// has started or is being deleted. err is the reason why the pod cannot be read, or nil. An unreadable pod does not end
+// the list: add returns an error only if there are too many pods.
 func (l *podList) add(s *lifecycle.PodSpec, pending *PendingPod, uid string, gone bool, err error) error {
 	switch {
 	case len(l.pods)+len(l.unread) == maxPods:
@@ -165,8 +168,8 @@ func (l *podList) add(s *lifecycle.PodSpec, pending *PendingPod, uid string, gon
 	return nil
 }
 
-// update returns the list as an Update. indexByUID checks the pods first.
-func (l *podList) update(node string) (Update, error) {
+// toUpdate returns the list as an Update. indexByUID checks the pods first.
+func (l *podList) toUpdate(node string) (Update, error) {
 	all, twice, err := indexByUID(l.pods, node)
 	return Update{All: all, Full: true, Pending: l.pending, Unread: append(l.unread, twice...)}, err
 }

@@ -190,7 +190,7 @@ func (k *Kubelet) list(ctx context.Context) (*Update, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}
-	u, err := list.update(k.o.Node)
+	u, err := list.toUpdate(k.o.Node)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", url, err)
 	}

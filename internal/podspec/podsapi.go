@@ -77,8 +77,8 @@ func connect(socket string, dial func(context.Context, string) (net.Conn, error)
 	return grpc.NewClient(target, options...)
 }
 
-// connectionError adds the socket's path to an error of a connection. If the socket does not exist, the error instead
-// has the text absent, which says the usual reason.
+// connectionError adds the socket's path to an error of a connection. If the socket does not exist, it returns another
+// error, with the text of the parameter absent: the usual reason why the socket is missing.
 func connectionError(err error, socket, absent string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s does not exist: %s", socket, absent)
@@ -147,7 +147,7 @@ func (p *PodsAPI) Watch(ctx context.Context, report func(Update)) error {
 		}
 		switch ev.GetType() {
 		case pods.EventType_INITIAL_SYNC_COMPLETE:
-			u, err := first.update("")
+			u, err := first.toUpdate("")
 			if err != nil {
 				return err
 			}
@@ -164,9 +164,9 @@ func (p *PodsAPI) Watch(ctx context.Context, report func(Update)) error {
 	}
 }
 
-// eventUpdate returns the update for an event after the first list. gone means that the pod was deleted. pending is the
-// result of v1Pod.pending. err is why the pod cannot be read, or nil. A pod that cannot be read does not end the
-// stream.
+// eventUpdate returns the update for an event after the first list. gone means that the pod was deleted. pending is nil
+// if the pod has started or is being deleted. err is the reason why the pod cannot be read, or nil. A pod that cannot
+// be read does not end the stream.
 func eventUpdate(s *lifecycle.PodSpec, pending *PendingPod, uid string, gone bool, err error) Update {
 	switch {
 	case gone && uid != "":

@@ -115,7 +115,7 @@ func saveChanged[P any](mu *sync.Mutex, dirty *bool, save func([]byte) error, li
 	return err
 }
 
-// finalSaveTries is how often a stopping agent tries to save.
+// finalSaveTries is the maximum number of times that a stopping agent tries to save.
 const finalSaveTries = 3
 
 // saveAtEnd calls save until it succeeds, at most finalSaveTries times. It is for the end of the agent. save itself

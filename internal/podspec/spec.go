@@ -93,9 +93,9 @@ func parseAmounts(from map[string]v1Quantity) (lifecycle.Amounts, error) {
 	return out, nil
 }
 
-// maxAnnotation is how many bytes of an annotation's value are stored. It is one byte more than the agent accepts in a
-// value, so that a value that is too long is still found to be too long.
-const maxAnnotation = lifecycle.MaxValueBytes + 1
+// storedValueBytes is the length to which longer annotation values are cut. It is one byte more than the agent accepts
+// in a value, so the agent also refuses the cut value as too long.
+const storedValueBytes = lifecycle.MaxValueBytes + 1
 
 // editableKeys returns those of the labels or annotations that also take effect when they are edited on a running pod.
 func editableKeys(all map[string]string) map[string]string {
@@ -105,7 +105,7 @@ func editableKeys(all map[string]string) map[string]string {
 			if out == nil {
 				out = map[string]string{}
 			}
-			out[key] = text[:min(len(text), maxAnnotation)]
+			out[key] = text[:min(len(text), storedValueBytes)]
 		}
 	}
 	return out

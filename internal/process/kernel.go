@@ -17,7 +17,7 @@ type Real struct{}
 // errBadForm is the error of a value whose text is not valid for its field.
 var errBadForm = errors.New("the value is malformed")
 
-// Has reports whether the attribute of a thread that v names has the value v.
+// Has reports whether an attribute of a thread has the value v. The field and the key of v name the attribute.
 func (Real) Has(thread int, v lifecycle.Value) (bool, error) {
 	switch v.Field {
 	case lifecycle.ProcessLimit:
@@ -57,7 +57,7 @@ func (Real) Has(thread int, v lifecycle.Value) (bool, error) {
 	return false, errBadForm
 }
 
-// Set sets the attribute of a thread that v names to the value v.
+// Set gives an attribute of a thread the value v. The field and the key of v name the attribute.
 func (Real) Set(thread int, v lifecycle.Value) error {
 	switch v.Field {
 	case lifecycle.ProcessLimit:
@@ -85,8 +85,8 @@ func (Real) Set(thread int, v lifecycle.Value) error {
 	return errBadForm
 }
 
-// explainDenied adds to the error of a system call the text what, which says what the call should do. If the kernel did
-// not permit the call, it also adds the capability that the agent may lack.
+// explainDenied returns the error of a system call with an explanation. The parameter what says what the call should
+// do. If the kernel did not permit the call, the explanation also names the capability that the agent possibly lacks.
 func explainDenied(err error, what, capability string) error {
 	switch {
 	case err == nil:

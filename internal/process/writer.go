@@ -10,9 +10,9 @@ import (
 
 // Kernel reads and sets attributes of single threads. A resource limit applies to the whole process of the thread.
 type Kernel interface {
-	// Has reports whether the attribute of a thread that v names has the value v.
+	// Has reports whether an attribute of a thread has the value v. The field and the key of v name the attribute.
 	Has(thread int, v lifecycle.Value) (bool, error)
-	// Set sets the attribute of a thread that v names to the value v.
+	// Set gives an attribute of a thread the value v. The field and the key of v name the attribute.
 	Set(thread int, v lifecycle.Value) error
 }
 
@@ -27,7 +27,7 @@ type Writer struct {
 // New returns a Writer that uses k to read and set the attributes of threads.
 func New(k Kernel) *Writer { return &Writer{kernel: k, setValues: map[string]map[string]string{}} }
 
-// maxRounds is how often one call of Apply reads the list of threads at most.
+// maxRounds is the maximum number of times that one call of Apply reads the list of threads.
 const maxRounds = 5
 
 // Apply sets a value for the threads of a container, unless Apply has set this value before. container is the

@@ -33,7 +33,8 @@ type Checkpoint struct {
 
 	mu      sync.Mutex // guards all fields below
 	content checkpointFile[lifecycle.Record, Overlay]
-	// unsavedChanges has the containers whose last change is not saved, with the number of that change.
+	// unsavedChanges has the containers whose last change is not saved. The value is the number of the change (see
+	// changeCount).
 	unsavedChanges map[string]uint64
 	changeCount    uint64 // the number of changes of container records so far
 	// tryEnded is closed when the next attempt to save ends; nil while SaveChanges does not run.
@@ -127,11 +128,12 @@ func (cp *Checkpoint) SetRecord(id string, r lifecycle.Record) {
 	cp.markDirty()
 }
 
-// AwaitSaved waits until the record of a container is saved. It gives up when an attempt to save fails, when ctx ends,
-// and if SaveChanges does not run.
+// AwaitSaved waits until the record of a container is saved. It stops waiting when an attempt to save fails or ctx
+// ends. If SaveChanges does not run, it does not wait.
 //
 // Callers must call AwaitSaved before they send the agent's values to the runtime. The runtime later reports these
-// values as if the kubelet had requested them. Only the saved record lets a restarted agent tell them from requests.
+// values as if the kubelet had requested them. Only the saved record shows a restarted agent that these values are not
+// requests of the kubelet.
 func (cp *Checkpoint) AwaitSaved(ctx context.Context, id string) {
 	for {
 		cp.mu.Lock()
@@ -204,7 +206,7 @@ func (cp *Checkpoint) drop(id string) {
 	}
 }
 
-// maxMissingLists is the number of consecutive lists of the runtime that may lack a container before Prune drops the
+// maxMissingLists is how many consecutive lists of the runtime can lack a container without Prune dropping the
 // container. If containerd 2.4 was killed and restarted, its list lacks containers whose shim does not answer in time.
 // After another restart, containerd lists these containers again, with the agent's values in place of requested values.
 const maxMissingLists = 3

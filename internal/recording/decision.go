@@ -40,8 +40,8 @@ type PoolChange struct {
 	Containers int    `json:"containers"` // the number of containers with these CPUs
 }
 
-// DecisionOf returns the decision about an event. If the event's plan accepts the container or pod, the caller must
-// have committed the plan to the state.
+// DecisionOf returns the decision about an event. The parameter p is the engine's plan for the event. If p does not
+// refuse the container or pod, the caller must have committed p to the state s before.
 func DecisionOf(s *engine.State, p *engine.Plan) Decision {
 	if p.Reject != "" {
 		return Decision{Rejected: p.Reject}

@@ -16,7 +16,7 @@ const maxBufferedEvents = 4096
 
 // Feed passes events to listeners. Publish never blocks. The zero value is ready to use.
 type Feed struct {
-	listening atomic.Int32
+	listenerCount atomic.Int32
 
 	mu            sync.Mutex // guards the fields below
 	subscriptions map[*Subscription]bool
@@ -33,7 +33,7 @@ type Subscription struct {
 }
 
 // Listening reports whether there is a listener. Without a listener, the caller need not make a RecordedEvent.
-func (f *Feed) Listening() bool { return f.listening.Load() > 0 }
+func (f *Feed) Listening() bool { return f.listenerCount.Load() > 0 }
 
 // Subscribe begins a subscription. The caller must close it.
 func (f *Feed) Subscribe(state *engine.State) *Subscription {
@@ -44,7 +44,7 @@ func (f *Feed) Subscribe(state *engine.State) *Subscription {
 		f.subscriptions = map[*Subscription]bool{}
 	}
 	f.subscriptions[s] = true
-	f.listening.Add(1)
+	f.listenerCount.Add(1)
 	return s
 }
 
@@ -54,7 +54,7 @@ func (s *Subscription) Close() {
 	defer s.feed.mu.Unlock()
 	if s.feed.subscriptions[s] {
 		delete(s.feed.subscriptions, s)
-		s.feed.listening.Add(-1)
+		s.feed.listenerCount.Add(-1)
 	}
 }
 

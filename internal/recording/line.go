@@ -24,8 +24,8 @@ const (
 type Node struct {
 	Config  string `json:"config"` // the whole configuration in force, as YAML
 	Machine topology.Layout
-	// Released reports whether the agent has given all containers the values that were requested from the runtime, and
-	// has decided nothing since then.
+	// Released reports whether the agent has given all containers the values that the kubelet requested from the
+	// runtime, and has decided nothing since then.
 	Released bool
 	Unified  bool // the node uses cgroup version 2
 	Host     lifecycle.Host
@@ -87,8 +87,9 @@ type Facts struct {
 	Records          map[string]Record
 	UntrustedRecords map[string]lifecycle.Problem `json:"distrusted"`
 	// ParentCPUs has the CPUs that the cgroups of pods allow, by sandbox id. KernelCPUs and RunningCPUs have the CPUs
-	// that the kernel gives to containers, by container id. OwnedCPUs has the CPUs that pods own, by pod UID. All are
-	// kernel lists.
+	// that the kernel gives to containers, by container id: KernelCPUs if the agent cannot rely on the container's
+	// record, RunningCPUs if the runtime cannot describe one of the containers. OwnedCPUs has the CPUs that pods own,
+	// by pod UID. All are lists in the kernel's format, such as "0-3,8".
 	ParentCPUs  map[string]string
 	KernelCPUs  map[string]string `json:"kernel"`
 	RunningCPUs map[string]string `json:"runs"`
@@ -108,7 +109,7 @@ type Facts struct {
 	CannotRefuse bool `json:"unstoppable,omitempty"`
 	// HostInterfaces reports, for each network interface that a new container requests, whether the host has it.
 	HostInterfaces map[string]bool `json:",omitempty"`
-	// FormerAgent has the CPUs and memory nodes that another agent gave to the containers of a Synchronize.
+	// FormerAgent has the CPUs and memory nodes that another agent gave to the containers of a Synchronize event.
 	FormerAgent map[string]lifecycle.FormerContainer `json:"former,omitempty"`
 	// NodeDevices are the CDI devices of the node, if a new container requests CDI devices. HeldDevices has the CDI
 	// devices that containers have exclusively, by pod UID and container name.
@@ -116,7 +117,8 @@ type Facts struct {
 	HeldDevices map[string]map[string][]string `json:",omitempty"`
 }
 
-// Record is the record of a container, with the fields that the JSON form of lifecycle.Record lacks.
+// Record is the record of a container, with the fields that the JSON form of lifecycle.Record lacks: Pristine,
+// FromCheckpoint and StampedPristine have the values of the fields of lifecycle.Record with the same names.
 type Record struct {
 	Record          lifecycle.Record
 	Pristine        lifecycle.Resources
@@ -138,7 +140,8 @@ type RecordedEvent struct {
 	Decision Decision
 }
 
-// NewRecordedEvent makes a RecordedEvent without the decision. The caller calls it before the decision, and adds the
+// NewRecordedEvent makes a RecordedEvent without the decision. The caller calls NewRecordedEvent before the engine
+// decides, because NewRecordedEvent compares the facts with the engine's state before the event. The caller adds the
 // decision later.
 func NewRecordedEvent(s *engine.State, ev *lifecycle.Event, f engine.Facts) *RecordedEvent {
 	e := &RecordedEvent{Event: ev, Facts: f}

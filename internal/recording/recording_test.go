@@ -38,7 +38,7 @@ func machine(t testing.TB) *topology.Machine {
 
 func policy(m *topology.Machine) engine.Policy {
 	return engine.Policy{
-		Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{}, Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}},
+		Dialects: []string{"koordinator", "kubernetes"}, PlacementOn: true, Placement: none.Policy{}, Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}},
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 		Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 	}
@@ -117,7 +117,7 @@ func TestReplaySame(t *testing.T) {
 	}
 	other := Options{Recorded: same().Policy, Policy: func(_ *Node, m *topology.Machine) (engine.Policy, error) {
 		p := policy(m)
-		p.Place = false
+		p.PlacementOn = false
 		return p, nil
 	}}
 	if got, err = Replay(bytes.NewReader(text), other); err != nil || got.Same() {

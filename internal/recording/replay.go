@@ -15,15 +15,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// PolicyMaker makes the policy of a recorded node. It may use another configuration than the recorded one.
+// PolicyMaker makes the policy of a recorded node. It can use another configuration than the recorded one.
 type PolicyMaker func(n *Node, m *topology.Machine) (engine.Policy, error)
 
 // Options are the options of a replay.
 type Options struct {
 	// Policy makes the policy that decides the events again.
 	Policy PolicyMaker
-	// Recorded makes the policy of the recorded configuration. It is nil if Policy uses this configuration, too. If it
-	// is not nil, the replay also compares the decisions about containers that ran at the recording's start.
+	// Recorded makes the policy of the recorded configuration. It is nil if the field Policy makes the same policy. If
+	// Recorded is not nil, the replay also compares the decisions about containers that ran at the recording's start.
 	Recorded PolicyMaker
 }
 
@@ -136,8 +136,9 @@ func (r *replay) restoreState(h *Header, recorded PolicyMaker) error {
 	r.differenceIndex = map[[2]string]int{}
 	first := p
 	if recorded != nil {
-		// The state must be restored with the recorded policy, because the pools of running containers come from it.
-		// If this version cannot read the recorded configuration, some differences at the start are not reported.
+		// The state must be restored with the recorded policy, because this policy chose the pools of the running
+		// containers. If this version cannot read the recorded configuration, some differences at the start are not
+		// reported.
 		if was, err := recorded(&h.Node, m); err == nil {
 			first = was
 		}
@@ -271,8 +272,8 @@ func (r *replay) addDifferences(l *Line, was, now *Decision) {
 	}
 }
 
-// poolCPUs returns the new CPUs of changed pools, by pool name. The text of a pool has several lists of CPUs if some of
-// its containers may use only a part of its CPUs.
+// poolCPUs returns the new CPUs of changed pools, by pool name. If some containers of a pool may use only a part of the
+// pool's CPUs, the text for this pool has several lists of CPUs.
 func poolCPUs(all []PoolChange) map[string]string {
 	out := map[string]string{}
 	for _, p := range all {

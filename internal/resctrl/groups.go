@@ -18,9 +18,9 @@ const Prefix = "trimtab-"
 // Groups manages the groups of a tree. A group has owners: the ids of the containers or pods that use the group. It
 // exists while it has an owner. Several goroutines may call the methods of Groups concurrently.
 type Groups struct {
-	files FS
+	files FS // the resctrl tree
 
-	mu     sync.Mutex
+	mu     sync.Mutex                 // guards owners; also held while groups and their threads change
 	owners map[string]map[string]bool // the owners of each group, by the group's name
 }
 
@@ -36,12 +36,12 @@ func checkName(name string) error {
 		ok = ok && strings.HasPrefix(monitor, Prefix)
 	}
 	if !ok || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-/") != "" || len(name) > 160 {
-		return fmt.Errorf("%q is not the name of a group of Trimtab", name)
+		return fmt.Errorf("%q is not the name of a resctrl group of Trimtab", name)
 	}
 	return nil
 }
 
-// dir returns the directory of the group with a name. Monitoring groups are below mon_groups of their control group.
+// dir returns the directory of a group. A monitoring group is in the directory mon_groups of its control group.
 func dir(name string) string {
 	if group, monitor, isMonitor := strings.Cut(name, "/"); isMonitor {
 		return path.Join(group, "mon_groups", monitor)
@@ -49,7 +49,7 @@ func dir(name string) string {
 	return path.Join(name, ".")
 }
 
-// AddOwner adds an owner to the group with a name, makes the group if it is missing, and sets the group's allocation.
+// AddOwner adds an owner to a group. It makes the group if the group is missing, and sets the group's allocation.
 // changed means that AddOwner has made the group or changed its allocation.
 func (g *Groups) AddOwner(owner, name, allocation string) (changed bool, err error) {
 	if name == "" {
@@ -120,10 +120,10 @@ func (g *Groups) lastCommandStatus() string {
 // maxRounds is how often Join reads the list of threads at most.
 const maxRounds = 5
 
-// Join moves the threads that the function threads returns into the group with a name. found means that there are
-// threads. moved means that a thread was not in the group before. If the group is a monitoring group, Join makes it and
-// adds the owner. A thread that starts while Join runs is in the group of the thread that created it. So Join repeats
-// until all threads are in the group, at most maxRounds times.
+// Join moves threads into a group. The function threads returns the current list of these threads. found means that
+// there are threads. moved means that a thread was not in the group before. If the group is a monitoring group, Join
+// makes the group and adds the owner. A thread that starts while Join runs is in the group of the thread that created
+// it. So Join reads the list again until all threads are in the group, at most maxRounds times.
 func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (found, moved bool, err error) {
 	if err := checkName(name); err != nil {
 		return false, false, err
@@ -165,7 +165,7 @@ func (g *Groups) Join(owner, name string, threads func() ([]int, error)) (found,
 	return found, moved, nil
 }
 
-// RemoveOwner removes an owner from the group with a name. If the group then has no owner, RemoveOwner removes it.
+// RemoveOwner removes an owner from a group. If the group then has no owner, RemoveOwner removes the group.
 func (g *Groups) RemoveOwner(owner, name string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

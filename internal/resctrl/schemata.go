@@ -57,7 +57,7 @@ type machine struct {
 	minWays       int              // the smallest number of L3 cache ways that a group may have
 	bandwidthStep int              // the smallest step of bandwidth, in percent
 	cacheIDs      map[string][]int // the ids of caches, by resource
-	maxValue      map[string]int64 // the largest value in the root group, by resource: for MB, the value for no limit
+	maxValue      map[string]int64 // by resource: the largest value of a cache in the root group; for MB, it means no limit
 }
 
 // On AMD processors, the unit of MB is an eighth of a GB/s. amdNoLimit is the value for no limit. amdFullBandwidth is
@@ -67,8 +67,8 @@ const (
 	amdFullBandwidth = 160
 )
 
-// lines returns the lines that set an allocation in a schemata file. If a cache has no share of a resource, there is no
-// line for the resource (as in Koordinator 1.7, plugin Resctrl).
+// lines returns the lines that set an allocation in a schemata file. If the allocation has no share of a resource for
+// one of the caches, lines returns no line for this resource (as in Koordinator 1.7, plugin Resctrl).
 func (m *machine) lines(a Allocation) ([]string, error) {
 	var out []string
 	for _, resource := range []string{"L3", "MB"} {
@@ -95,8 +95,8 @@ func (m *machine) lines(a Allocation) ([]string, error) {
 	return out, nil
 }
 
-// entries returns the entries of a schemata line, such as "0=ff": one for each cache before the first cache without a
-// share.
+// entries returns the entries of a schemata line, such as "0=ff", in the order of the machine's caches. It stops at the
+// first cache without a share. Then there are fewer entries than caches, and the caller writes no line.
 func (m *machine) entries(resource string, shares map[int]Share) ([]string, error) {
 	var out []string
 	for _, id := range m.cacheIDs[resource] {

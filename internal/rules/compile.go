@@ -38,14 +38,14 @@ type Set struct{ rules []*rule }
 
 // rule is a compiled rule.
 type rule struct {
-	name        string // with Prefix, such as rules.web
-	matchSource string // the source text of match
-	match       *expression
-	podOnly     bool // match uses only the pod
-	settings    []setting
-	change      intentChange
-	refuse      string // the message of the refusal; "" if the rule refuses nothing
-	required    bool   // see RuleOptions.Required
+	name           string      // with Prefix, such as rules.web
+	matchSource    string      // the source text of match
+	match          *expression // the condition
+	podOnly        bool        // match uses only the pod
+	settings       []setting
+	change         intentChange // what the rule changes in the requests of the pod
+	refusalMessage string       // the message of the refusal; "" if the rule refuses nothing
+	required       bool         // see RuleOptions.Required
 }
 
 // setting is one value that a rule sets.
@@ -85,7 +85,7 @@ func Compile(options []RuleOptions) (*Set, []Problem) {
 			c.addProblem(".name", "is %q, which is also the name of rules[%d]: give each rule its own name", shorten(o.Name), before)
 		}
 		first[o.Name] = i
-		set.rules = append(set.rules, c.rule(o))
+		set.rules = append(set.rules, c.compileRule(o))
 	}
 	if len(c.problems) > 0 {
 		return nil, c.problems
@@ -108,9 +108,9 @@ func (c *compiler) addProblem(path, format string, args ...any) {
 // namePattern is the pattern of rule names.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// rule compiles one rule.
-func (c *compiler) rule(o RuleOptions) *rule {
-	r := &rule{name: Prefix + o.Name, matchSource: o.Match, refuse: o.Refuse, required: o.Required, change: c.intentChange(o)}
+// compileRule compiles one rule.
+func (c *compiler) compileRule(o RuleOptions) *rule {
+	r := &rule{name: Prefix + o.Name, matchSource: o.Match, refusalMessage: o.Refuse, required: o.Required, change: c.compileIntentChange(o)}
 	if !namePattern.MatchString(o.Name) {
 		c.addProblem(".name", "is %q, want at most 63 small letters, digits and -, without - at the start or end", shorten(o.Name))
 	}
@@ -122,23 +122,23 @@ func (c *compiler) rule(o RuleOptions) *rule {
 		if s.Scope == lifecycle.OfPod.String() {
 			podOnly = fmt.Sprintf("set[%d] has the scope pod", i)
 		}
-		r.settings = append(r.settings, c.setting(fmt.Sprintf(".set[%d]", i), s))
+		r.settings = append(r.settings, c.compileSetting(fmt.Sprintf(".set[%d]", i), s))
 	}
-	if r.match, r.podOnly = c.match(o.Match, podOnly); r.change.isEmpty() && o.UnlessAsked {
+	if r.match, r.podOnly = c.compileMatch(o.Match, podOnly); r.change.isEmpty() && o.UnlessAsked {
 		c.addProblem(".unlessAsked", "has no effect, because the rule sets none of class, pool and numa: leave it out")
 	}
-	if r.change.isEmpty() && len(r.settings) == 0 && r.refuse == "" {
+	if r.change.isEmpty() && len(r.settings) == 0 && r.refusalMessage == "" {
 		c.addProblem("", "has no effect: add set, class, pool, numa or refuse")
 	}
-	if r.refuse != "" && (len(r.settings) > 0 || !r.change.isEmpty()) {
+	if r.refusalMessage != "" && (len(r.settings) > 0 || !r.change.isEmpty()) {
 		c.addProblem(".refuse", "cannot be combined with set, class, pool or numa, because a refused container is not created")
 	}
 	return r
 }
 
-// match compiles the condition of a rule. It also reports whether the condition uses only the pod. podOnly is the
-// reason why the condition may use only the pod, or "" if it may use the container, too.
-func (c *compiler) match(text, podOnly string) (*expression, bool) {
+// compileMatch compiles the condition of a rule. It also reports whether the condition uses only the pod. If the condition
+// must not use the container, podOnly is the reason; otherwise podOnly is "".
+func (c *compiler) compileMatch(text, podOnly string) (*expression, bool) {
 	if strings.TrimSpace(text) == "" {
 		c.addProblem(".match", `is missing, want an expression; "true" matches every container`)
 		return nil, false
@@ -165,8 +165,8 @@ func (c *compiler) addFaults(path string, all []fault) {
 	}
 }
 
-// intentChange compiles the change that a rule makes to the requests of a pod.
-func (c *compiler) intentChange(o RuleOptions) intentChange {
+// compileIntentChange compiles the change that a rule makes to the requests of a pod.
+func (c *compiler) compileIntentChange(o RuleOptions) intentChange {
 	w := intentChange{pool: o.Pool, unlessAsked: o.UnlessAsked}
 	for _, class := range []intent.Class{intent.System, intent.Dedicated, intent.Shared, intent.Reclaimed} {
 		if class.String() == o.Class {
@@ -188,8 +188,8 @@ func (c *compiler) intentChange(o RuleOptions) intentChange {
 	return w
 }
 
-// setting compiles one value that a rule sets.
-func (c *compiler) setting(path string, o SettingOptions) setting {
+// compileSetting compiles one value that a rule sets.
+func (c *compiler) compileSetting(path string, o SettingOptions) setting {
 	var field *lifecycle.FieldInfo
 	for _, f := range lifecycle.Fields() {
 		if f.Name == o.Field {

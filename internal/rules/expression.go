@@ -24,7 +24,7 @@ const (
 
 	maxEntries = 128  // assumed number of entries of a map
 	maxText    = 4096 // assumed bytes of a text
-	maxLabel   = 317  // assumed bytes of a label's key or value: the longest key, since values are shorter
+	maxLabel   = 317  // assumed bytes of a label's key or value: the length of the longest valid key, because values are shorter than keys
 	maxNesting = 32   // levels of nested parts in an expression
 )
 
@@ -171,8 +171,8 @@ func (e *expression) matches(s *subject) (bool, error) {
 	return out == types.True, nil
 }
 
-// number evaluates an expression of type int.
-func (e *expression) number(s *subject) (int64, error) {
+// evaluateNumber evaluates an expression of type int.
+func (e *expression) evaluateNumber(s *subject) (int64, error) {
 	out, _, err := e.program.Eval(s)
 	if err != nil {
 		return 0, fmt.Errorf("%s", oneLine(err.Error()))
@@ -181,8 +181,8 @@ func (e *expression) number(s *subject) (int64, error) {
 	return n, nil
 }
 
-// text evaluates an expression of type string.
-func (e *expression) text(s *subject) (string, error) {
+// evaluateText evaluates an expression of type string.
+func (e *expression) evaluateText(s *subject) (string, error) {
 	out, _, err := e.program.Eval(s)
 	if err != nil {
 		return "", fmt.Errorf("%s", oneLine(err.Error()))

@@ -29,7 +29,7 @@ type Field struct {
 	Range string // describes the range of a number; "" if any number is valid
 }
 
-// SettableFields lists the fields that rules may set, in the order of the table of fields.
+// SettableFields lists the fields that rules may set, in the order of lifecycle.Fields.
 func SettableFields() []Field {
 	var all []Field
 	for _, f := range lifecycle.Fields() {
@@ -265,7 +265,8 @@ func checkPath(p string) string {
 	return ""
 }
 
-// fieldOfFile has the files of cgroup v2 that rules must set with another field than unified, with this field.
+// fieldOfFile has files of cgroup v2 that rules must not set with the field unified. The value is the field with which
+// a rule must set the file.
 var fieldOfFile = map[string]lifecycle.Field{
 	"cpu.max": lifecycle.CPUQuota, "cpu.weight": lifecycle.CPUShares, "cpu.weight.nice": lifecycle.CPUShares,
 	"memory.max": lifecycle.MemoryLimit, "io.max": lifecycle.IOLimit,
@@ -287,8 +288,8 @@ func checkUnifiedKey(file string) string {
 	return ""
 }
 
-// KernelFeatures maps each field that needs a kernel feature to the name of the feature, as in
-// hook.Info.KernelFeatures.
+// KernelFeatures maps each field that needs a kernel feature to the name of the feature. hook.Info.KernelFeatures uses
+// the same names.
 func KernelFeatures() map[lifecycle.Field]string {
 	return map[lifecycle.Field]string{
 		lifecycle.RDTSchemata: "resctrl", lifecycle.RDTGroup: "resctrl", lifecycle.RDTMonitor: "resctrl", lifecycle.CoreSched: "coreSched",

@@ -54,7 +54,7 @@ func (s *Set) ReadsNamespaces() bool {
 	return slices.ContainsFunc(s.rules, func(r *rule) bool { return r.anyExpression(func(e *expression) bool { return e.readsNamespaces }) })
 }
 
-// anyExpression reports whether meets returns true for one of the rule's expressions.
+// anyExpression reports whether the function meets returns true for at least one of the rule's expressions.
 func (r *rule) anyExpression(meets func(*expression) bool) bool {
 	return meets(r.match) || slices.ContainsFunc(r.settings, func(s setting) bool { return s.expression != nil && meets(s.expression) })
 }
@@ -118,8 +118,8 @@ func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 	if !ofPod || h.rule.change.isEmpty() {
 		out.Matched = true
 	}
-	if h.rule.refuse != "" {
-		out.Refusal = h.rule.name + ": " + h.rule.refuse
+	if h.rule.refusalMessage != "" {
+		out.Refusal = h.rule.name + ": " + h.rule.refusalMessage
 		return
 	}
 	for i := range h.rule.settings {
@@ -132,7 +132,7 @@ func (h *Hook) Propose(in *hook.Input, out *hook.Output) {
 // actsInScope reports whether the rule sets values in this scope, which is container or pod. A rule that refuses has
 // only the scope container.
 func (h *Hook) actsInScope(scope lifecycle.Scope) bool {
-	if h.rule.refuse != "" {
+	if h.rule.refusalMessage != "" {
 		return scope == lifecycle.OfContainer
 	}
 	for i := range h.rule.settings {
@@ -164,6 +164,7 @@ func (h *Hook) problem(reason, then string) lifecycle.Problem {
 	return lifecycle.Problem{Hook: h.rule.name, Reason: reason, Then: then, Warning: true}
 }
 
+// valueNotSet is the consequence, in problems, if the rule cannot set a value.
 const valueNotSet = "the value is not set"
 
 // proposeSetting adds one value to out, or a problem if the value cannot be set.
@@ -199,13 +200,13 @@ func (s *setting) evaluate(target *subject) (wrong string, err error) {
 	case s.expression == nil:
 		return "", nil
 	case s.value.Field.IsNumeric():
-		n, err := s.expression.number(target)
+		n, err := s.expression.evaluateNumber(target)
 		if err != nil {
 			return "", err
 		}
 		return s.setNumber(n), nil
 	}
-	text, err := s.expression.text(target)
+	text, err := s.expression.evaluateText(target)
 	if err != nil {
 		return "", err
 	}
@@ -241,8 +242,8 @@ func (h *Hook) ChangeIntent(in *hook.Input, requests *intent.Pod, out *hook.Outp
 }
 
 // setRequest sets one request of a pod to want, unless an earlier rule has set it. kind is the rule's key for the
-// request, such as "class". If the rule replaces a request of the pod itself, setRequest removes the problem that the
-// agent cannot serve the pod's request.
+// request, such as "class". If the rule replaces a request of the pod itself, the pod's request no longer matters. So
+// if the agent cannot serve the pod's request, setRequest removes the problem that says so.
 func setRequest[T any](h *Hook, requests *intent.Pod, request *intent.Sourced[T], want T, kind string, out *hook.Output) {
 	if IsRule(request.Key) && fmt.Sprint(request.V) == fmt.Sprint(want) {
 		return

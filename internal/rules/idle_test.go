@@ -37,7 +37,7 @@ func play(history []lifecycle.Event, hooks func(*engine.Policy)) any {
 		return err
 	}
 	p := engine.Policy{
-		Dialects: intent.Dialects(), Place: true, Placement: none.Policy{}, Serving: &intent.ServingSettings{},
+		Dialects: intent.Dialects(), PlacementOn: true, Placement: none.Policy{}, Serving: &intent.ServingSettings{},
 		Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.OnlineOf("6-7")}, FatalHooks: map[string]bool{},
 	}
 	hooks(&p)

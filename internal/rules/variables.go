@@ -96,8 +96,8 @@ var containerMembers = []member{
 	{"resources", resourcesType, "the container's resources in the kubelet's request to the runtime", func(s *subject) any { return &s.resources }},
 }
 
-// resourceMembers are the fields of pod.resources and container.resources. The function of returns the value of a field
-// for the object v, which is one of the two.
+// resourceMembers are the fields of pod.resources and container.resources. The function in the member named "of"
+// returns the value of a field; its parameter v is pod.resources or container.resources.
 var resourceMembers = []struct {
 	name  string
 	about string
@@ -174,13 +174,13 @@ func (v *celObject) requests() lifecycle.Amounts {
 }
 
 const (
-	milliOfCPU  = 1000
-	sharesOfCPU = 1024
-	minShares   = 2 // the kubelet sets this if nothing is requested
+	milliOfCPU  = 1000 // the milli-CPUs of one CPU
+	sharesOfCPU = 1024 // the kubelet's CPU shares of one CPU
+	minShares   = 2    // the kubelet sets this if nothing is requested
 )
 
-// requestedCPU returns the CPU request in milli-CPUs. Without a spec, it computes the request from the CPU shares. The
-// kubelet's shares are the request times 1024/1000, rounded down.
+// requestedCPU returns the CPU request in milli-CPUs. If the spec is unknown or has no CPU request, it computes the
+// request from the CPU shares. The kubelet's shares are the request times 1024/1000, rounded down.
 func (v *celObject) requestedCPU() int64 {
 	if milli, isSet := v.requests()[lifecycle.ResourceCPU]; isSet {
 		return milli

@@ -54,7 +54,8 @@ const (
 // String returns the verb for the effect in messages.
 func (e Effect) String() string { return [...]string{"refuses", "drops"}[e] }
 
-// NoLimit reports whether a runtime with a smallest accepted number also accepts the value -1, which means "no limit".
+// NoLimit is a property of a rule that sets a smallest number: whether the runtime also accepts the value -1, which
+// means "no limit".
 type NoLimit bool
 
 // AcceptsNoLimit means that the runtime accepts -1, although -1 is below the smallest accepted number.
@@ -63,14 +64,15 @@ const AcceptsNoLimit NoLimit = true
 // Rule describes a value, or a range of values, that a runtime does not accept.
 type Rule struct {
 	Runtime string // one of the names of runtimes in this package
-	Unless  string // a runtime to which the rule does not apply if the runtime's release is known; "" for none
+	Unless  string // the rule does not apply to this runtime, if the runtime's release is known; "" for none
 	// Since is the first release of the runtime to which the rule applies. Until is the first release to which the rule
 	// no longer applies. BeforeNRI is the first release of the runtime's NRI library for which the rule no longer
 	// applies. A zero Version means no limit.
 	Since, Until, BeforeNRI Version
-	Protocols               []Protocol
-	Calls                   []Call
-	Field                   lifecycle.Field
+	// Protocols and Calls are the protocols and the kinds of calls to which the rule applies.
+	Protocols []Protocol
+	Calls     []Call
+	Field     lifecycle.Field // the field of the value that the runtime does not accept
 	// Min and Max are the smallest and the greatest number that the runtime accepts. If both are 0, the runtime
 	// accepts no value.
 	Min, Max int64
@@ -100,7 +102,8 @@ func (rule Rule) Releases() string {
 	return cmp.Or(strings.Join(out, ", "), "all")
 }
 
-// Description returns what the runtime does with which values, as a sentence without a subject.
+// Description returns a text such as "refuses values below 2": what the runtime does, and with which values. The name
+// of the runtime is not in the text.
 func (rule Rule) Description() string {
 	switch {
 	case rule.Min == 0 && rule.Max == 0:
@@ -149,7 +152,8 @@ func (r Runtime) AppliesField(by Protocol, c Call, f lifecycle.Field) bool {
 	})
 }
 
-// refusalReason returns the message that the runtime refuses or drops a value that a rule forbids.
+// refusalReason returns a message for a value that a rule forbids. The message says that the runtime refuses the value,
+// or drops it.
 func (r Runtime) refusalReason(rule *Rule, c Call, v lifecycle.Value) string {
 	what := v.Field.String()
 	if v.Field.IsNumeric() {

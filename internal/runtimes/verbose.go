@@ -21,7 +21,7 @@ type SandboxAnnotations struct {
 
 // ReadSandboxAnnotations reads the annotations in the OCI spec of a sandbox. CRI-O adds the pod's own annotations and
 // labels to these annotations. The maps podOwned are the pod's own annotations and labels. ReadSandboxAnnotations
-// ignores annotations with a key of these maps, because the author of the pod may have written them.
+// ignores annotations with a key of these maps, because the author of the pod can choose their values.
 func ReadSandboxAnnotations(annotations map[string]string, podOwned ...map[string]string) SandboxAnnotations {
 	isPodOwned := func(k string) bool {
 		return slices.ContainsFunc(podOwned, func(m map[string]string) bool { _, has := m[k]; return has })

@@ -10,8 +10,9 @@ import (
 	"github.com/trimtab/trimtab/internal/placement"
 )
 
-// Copy is what the agent knows about the copy of one container's values that the runtime stores (the runtime's copy),
-// and about updates of this copy.
+// Copy is what the agent knows about the values that the runtime stores for one container. The stored values are called
+// the runtime's copy: the runtime writes them to the kernel again at later updates. Copy also has what the agent knows
+// about updates of the runtime's copy.
 type Copy struct {
 	ID     string     // the container's id
 	Stored FieldTexts // the values in the runtime's copy
@@ -22,19 +23,19 @@ type Copy struct {
 	// agent then sends every value that the runtime accepts to the runtime.
 	RuntimeOnly bool
 	Recorded    bool // the runtime stores a record (an annotation) that has the container's requested resources
-	// CreatePending means that the agent has answered the container's creation, and the runtime may not have stored the
-	// container yet.
+	// CreatePending means that the agent has answered the container's creation, and possibly the runtime has not stored
+	// the container yet.
 	CreatePending bool
-	maybeIgnored  bool // the agent sent a value before the runtime stored the container, so the runtime may have ignored it
+	maybeIgnored  bool // the agent sent a value before the runtime stored the container, so the runtime possibly ignored the value
 
 	queued      bool          // the copy is in the queue
-	piggybacked bool          // values of the copy were sent in an answer; runtimes do not report whether they accepted these
+	piggybacked bool          // values of the copy were sent in an answer; runtimes do not report whether they accepted such values
 	tries       int           // how often in a row the runtime did not accept the copy's values
 	pause       time.Duration // the last pause that Postpone returned; 0 if the runtime accepted the last update
 }
 
-// unknownText is stored for a value that the runtime may have ignored. No value has this text. So the agent always
-// sends the next value of the field.
+// unknownText is stored for a field if the runtime possibly ignored the last value that the agent sent. No value has
+// this text. So the agent always sends the next value of the field.
 const unknownText = "?"
 
 // Has reports whether the runtime's copy has a value.
@@ -48,8 +49,8 @@ func (c *Copy) Store(f lifecycle.Field, text string) {
 	c.Stored[f] = text
 }
 
-// Invalidate notes that the runtime's copy may lack the value that was sent for a field, so that the agent sends the
-// field again.
+// Invalidate notes that the runtime's copy possibly lacks the value that was sent for a field, so that the agent sends
+// the value again.
 func (c *Copy) Invalidate(f lifecycle.Field) { c.Store(f, unknownText) }
 
 // NoteSent notes a value that the agent sends to the runtime in an answer. A runtime that has not stored the container
@@ -72,7 +73,7 @@ func (c *Copy) SetReported(r *lifecycle.Resources) {
 	c.Stored, c.CreatePending, c.maybeIgnored = FieldTextsOf(r), false, false
 }
 
-// CreateDone notes that the runtime has stored the container. missed means that the runtime may have ignored a value
+// CreateDone notes that the runtime has stored the container. missed means that the runtime possibly ignored a value
 // that was sent before.
 func (c *Copy) CreateDone() (missed bool) {
 	missed = c.maybeIgnored
@@ -90,7 +91,8 @@ func (c *Copy) UpdateDone() FieldTexts {
 	return wrote
 }
 
-// InheritFrom adds to c what the other Copy has about the same container, which had another id before.
+// InheritFrom handles a container that got a new id. It copies what the agent knows from the Copy with the container's
+// old id to c.
 func (c *Copy) InheritFrom(from *Copy) {
 	if from.Stored != nil {
 		c.Stored = from.Stored
@@ -111,9 +113,10 @@ func (c *Copy) KernelOnly(ctr *engine.Container, v lifecycle.Value) bool {
 		ctr.Pristine.CPU.CPUs == "" && c.Stored[lifecycle.CPUSetCPUs] == ""
 }
 
-// KeptFromCopy reports whether the agent writes a value only to the kernel until the next update of the container. It
-// does so if KernelOnly returns true for the value. It also does so if a hook has scaled a requested value and the
-// runtime stores no record: then only the runtime's copy has the requested value, which a restarted agent needs.
+// KeptFromCopy reports whether the agent writes a value only to the kernel until the next update of the container. This
+// is so in two cases. In the first, KernelOnly returns true for the value. In the second, a hook has computed the value
+// by scaling the requested value, and the runtime stores no record of the container. Then the agent must not overwrite
+// the requested value in the runtime's copy, because a restarted agent needs it.
 func (c *Copy) KeptFromCopy(ctr *engine.Container, v lifecycle.Value) bool {
 	return c.KernelOnly(ctr, v) || v.Scaled && !c.Recorded
 }
@@ -123,9 +126,9 @@ func (c *Copy) Lacks(ctr *engine.Container, v lifecycle.Value) bool {
 	return route.IsCopied(v.Field) && !c.Has(v) && !c.KeptFromCopy(ctr, v)
 }
 
-// MissingValues returns those of the values that the runtime's copy lacks and that the agent can send to the runtime
-// now. The phase p says in which step of handling an event the agent would send them. The function contestedBy returns
-// why the agent leaves a field to other NRI plugins; "" if the agent sets the field.
+// MissingValues returns those of the given values that the runtime's copy lacks and that the agent can send to the
+// runtime now. The phase p is the step of handling an event in which the agent would send the values. The function
+// contestedBy returns the reason why the agent leaves a field to other NRI plugins; "" if the agent sets the field.
 func (c *Copy) MissingValues(ctr *engine.Container, values []lifecycle.Value, p route.Phase, can *route.Capabilities, contestedBy func(lifecycle.Field) string) []lifecycle.Value {
 	if c.CreatePending {
 		c.maybeIgnored = true // the values are sent when the runtime has stored the container

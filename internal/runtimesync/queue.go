@@ -7,10 +7,11 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Queue has the outdated copies (see Copy), the oldest first. The kernel already has the values that these copies lack.
+// Queue has the containers whose values in the runtime's store are outdated (type Copy), the oldest first. The kernel
+// already has the newer values.
 type Queue struct {
 	Waiting []*Copy // the copies in the queue
-	// Due fires when a copy may have to be sent. The caller then calls Wait.
+	// Due fires when it is possibly time to send a copy. The caller then calls WaitTime.
 	Due *time.Timer
 	// Sending means that a copy from the queue is being sent to the runtime.
 	Sending bool
@@ -22,9 +23,9 @@ type Queue struct {
 	now       func() time.Time
 }
 
-// firstPause and maxPause are the first and the longest pause before the agent sends a copy again that it has given up.
-// For a copy with a list of CPUs or memory nodes, the agent never stops trying. Without these attempts, the runtime
-// would overwrite the list in the kernel with an old list at each update by the kubelet.
+// firstPause and maxPause are the first and the longest pause after which the agent tries again to send a copy that it
+// gave up. It does so only for copies with a list of CPUs or memory nodes, and it never stops trying. Otherwise, at
+// each update by the kubelet, the runtime would overwrite the list in the kernel with an old list.
 const (
 	firstPause = time.Minute
 	maxPause   = 16 * time.Minute
@@ -34,10 +35,10 @@ const (
 // update takes the runtime about 13 ms, and the runtime holds its global lock during this time.
 const maxTries = 5
 
-// idleTime is how long the node must be idle before the agent sends a copy. MaxWait is the longest wait for such an
-// idle time. On a node that is never idle, the agent adds the values of one copy to an answer every piggybackPace, if
-// the attachment's answers can have values for other containers. The runtime then holds its lock only a little longer
-// than for the answer alone.
+// idleTime is how long the agent must have handled no event before it sends a copy. MaxWait is the longest wait for
+// such an idle time. After MaxWait, the agent adds the values of one copy to an answer to the runtime, every
+// piggybackPace. It can do so if answers can have values for other containers. With such an answer, the runtime holds
+// its lock only a little longer than with an ordinary answer.
 const (
 	idleTime      = time.Second
 	MaxWait       = 30 * time.Second
@@ -71,10 +72,10 @@ func (q *Queue) Remove(c *Copy) {
 	c.queued, c.piggybacked, c.tries, c.pause = false, false, 0, 0
 }
 
-// WaitTime returns how long to wait before the agent sends the next copy. idle is how long the agent has handled no event.
-// The node must be idle, because an update of a copy at the same time as a grant of CPUs could give CPUs back to a
-// container that has just lost them. The node need not be idle if copies are overdue and answers cannot have copies
-// (piggybacks).
+// WaitTime returns how long to wait before the agent sends the next copy. idle is how long the agent has handled no
+// event. The agent waits until idle is at least idleTime: if it sent a copy while it grants CPUs, a container could get
+// CPUs back that it has just lost. There is one exception: if the copies are overdue and answers to the runtime cannot
+// have values of copies (piggybacks is false), the agent does not wait for an idle time.
 func (q *Queue) WaitTime(idle time.Duration, piggybacks bool) time.Duration {
 	wait := q.notBefore.Sub(q.now())
 	if piggybacks || !q.Overdue() {
@@ -95,10 +96,10 @@ func (q *Queue) Next() *Copy {
 	return c
 }
 
-// Piggyback returns values that the agent should add to an answer of another request, if copies are overdue. These are
-// values of the oldest copy for which missingValues returns any: the values that the copy lacks and that an answer can
-// have. id is the id of the copy's container. The copy stays in the queue, and the agent sends it again when the node
-// is idle.
+// Piggyback returns values of a copy that the agent should add to its answer to a request about another container. It
+// returns none if no copy is overdue. The function missingValues returns the values that a copy lacks and that an
+// answer can have; Piggyback chooses the oldest copy that has such values. id is the id of the copy's container. The
+// copy stays in the queue, and the agent sends it again when the node is idle.
 func (q *Queue) Piggyback(missingValues func(*Copy) []lifecycle.Value) (id string, values []lifecycle.Value) {
 	if len(q.Waiting) == 0 || !q.Overdue() {
 		return "", nil

@@ -25,13 +25,15 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Agent is an agent as the player of scenarios uses it.
+// Agent has the methods of an agent that the player of scenarios uses.
 type Agent interface {
+	// Run runs the agent until ctx ends.
 	Run(ctx context.Context) error
+	// Reconfigure puts another configuration in force.
 	Reconfigure(c config.Config) error
 	// Connected reports whether the runtime has registered and synchronised the agent.
 	Connected() bool
-	// Source returns the source of the agent's status and explanations.
+	// Source gives access to the agent's status and explanations.
 	Source() status.Source
 }
 
@@ -57,8 +59,8 @@ type AgentOptions struct {
 // AgentFactory makes an agent. The player runs the agent.
 type AgentFactory func(AgentOptions) (Agent, error)
 
-// ConfigOf parses a scenario's configuration document. Missing keys have their defaults. ConfigOf itself sets the
-// cgroup version and the paths of sockets and files, which are in dir.
+// ConfigOf parses a scenario's configuration document. Keys that the document lacks have their defaults. ConfigOf
+// always sets the cgroup version, and sets the paths of sockets and files to paths in dir.
 func ConfigOf(document []byte, dir string, version cgroup.Version) (config.Config, error) {
 	c := config.Default()
 	if len(document) > 0 {
@@ -99,9 +101,9 @@ func (p *player) configOf(document []byte) (config.Config, error) {
 // runningAgent is an agent that runs in its own goroutine.
 type runningAgent struct {
 	agent  Agent
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error // the result of Run; valid after ended is closed
+	cancel context.CancelFunc // ends the agent
+	ended  chan struct{}      // closed when the agent's Run has returned
+	err    error              // the result of Run; valid after ended is closed
 }
 
 // startAgent makes and runs an agent. It waits until the agent is connected, but not longer than patience.
@@ -152,8 +154,8 @@ func (l *runningAgent) stop() error {
 	return l.err
 }
 
-// restartAgent stops the agent and starts a new agent. It deletes the state directory in between, but not if KeepState
-// is set. It never deletes the key that signs records.
+// restartAgent stops the agent and starts a new agent. In between, it deletes the agent's state directory, unless
+// RunOptions.KeepState is set. It never deletes the key that signs records.
 func (p *player) restartAgent(ctx context.Context) error {
 	if err := p.agent.stop(); err != nil {
 		return fmt.Errorf("stop the agent: %w", err)

@@ -32,7 +32,7 @@ func (p *player) snapshot() snapshot {
 }
 
 // restartChanges lists the differences between the states before and after a restart. A restart must change nothing, so
-// each difference is an unmet want.
+// the player reports each difference like a want that is not met.
 func restartChanges(before, after snapshot) []string {
 	var notes []string
 	for _, ref := range slices.Sorted(maps.Keys(before)) {
@@ -55,14 +55,17 @@ func restartChanges(before, after snapshot) []string {
 	return notes
 }
 
-// patienceAfterUnmet is the maximum wait in a step if an earlier step had unmet wants. Later wants often fail for the
-// same reason, and to wait the full time in each step takes too long.
+// patienceAfterUnmet is the longest wait in a step if an earlier step had unmet wants. A want is a state that the
+// scenario requires after a step. Later wants often fail for the same reason, and to wait the full time in each step
+// takes too long.
 const patienceAfterUnmet = 5 * time.Second
 
-// awaitWants waits until no want of a step is unmet. The parameter unmetWants returns the unmet wants; awaitWants calls
-// it after each write to the kernel and at intervals. After RunOptions.Patience, awaitWants gives up and returns the
-// unmet wants. It gives up after patienceAfterUnmet if an earlier step had unmet wants. While it waits, a Repeater
-// repeats the update of the step.
+// awaitWants waits until all wants of a step are met. The parameter unmetWants is a function that returns the step's
+// unmet wants. awaitWants calls this function at intervals and after each write to the kernel.
+//
+// If wants are still unmet after RunOptions.Patience, awaitWants returns the unmet wants. If an earlier step had unmet
+// wants, awaitWants waits at most for patienceAfterUnmet. If the connector is a Repeater, awaitWants repeats the step's
+// update while it waits.
 func (p *player) awaitWants(ctx context.Context, s *scenario.Step, unmetWants func() []string) []string {
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
@@ -221,8 +224,8 @@ func (p *player) checkFiles(ref scenario.Ref, want scenario.Want, note func(stri
 	}
 }
 
-// needsKernelState reports whether a want has fields that are compared with the runtime or the kernel. The want of a
-// refused container has only fields that are compared with the agent's report.
+// needsKernelState reports whether a want has fields that are compared with the runtime or the kernel. A container that
+// was refused does not exist there, so its want has only fields that are compared with the agent's report.
 func needsKernelState(w scenario.Want) bool {
 	return w.CPUs != nil || w.Mems != nil || w.Shares != nil || w.Quota != nil || w.Memory != nil ||
 		w.Env != nil || w.Absent != nil || w.Mounts != nil || w.OOMScoreAdj != nil || w.Process != nil || w.Devices != nil || w.CDI != nil || w.NoDevices || w.BlockIOClass != nil || w.RDTClass != nil || w.Cookie != nil || w.RDTGroup != nil || w.Schemata != nil || w.NoGroups != nil || w.IOLimits != nil || w.Files != nil || w.OnNodes != nil || w.Exclusive || w.State != ""
@@ -300,7 +303,7 @@ func Compare(want scenario.Want, got effective.State, note func(string, ...any))
 	compareSpec(want, got, note)
 }
 
-// compareSpec compares those fields of a want with a state that are not resources in cgroup files. They are the OOM
+// compareSpec compares a want with a state in the fields that are not resources in cgroup files. They are the OOM
 // score, attributes of processes, environment variables, mounts, devices, and classes and groups.
 func compareSpec(want scenario.Want, got effective.State, note func(string, ...any)) {
 	if want.OOMScoreAdj != nil && got.OOM != *want.OOMScoreAdj {
@@ -364,7 +367,7 @@ func compareDevices(want scenario.Want, got effective.State, note func(string, .
 	}
 }
 
-// checkAtStart checks the containers that a step starts last (Step.Started). Their wants must be met already when a
+// checkAtStart checks the containers whose start is the last action of a step. Their wants must be met already when a
 // container runs its first instruction.
 func (p *player) checkAtStart(s *scenario.Step) []string {
 	var unmet []string
@@ -397,6 +400,7 @@ func sameList(a, b string) bool {
 	return errA == nil && errB == nil && slices.Equal(x, y)
 }
 
+// overlapCPUs reports whether two kernel lists have a CPU in common.
 func overlapCPUs(a, b string) bool {
 	x, _ := topology.ParseList(a)
 	y, _ := topology.ParseList(b)

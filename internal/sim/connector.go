@@ -36,7 +36,8 @@ type Repeater interface {
 // repeatPause is how long a kubelet waits before it repeats an update.
 const repeatPause = time.Second
 
-// nriConnector is the Connector of an agent that is an NRI plugin. Its kubelet calls the runtime directly.
+// nriConnector is the Connector of an agent that is an NRI plugin. The simulated kubelet then calls the runtime
+// directly.
 type nriConnector struct {
 	runtime          *Runtime
 	syncsBeforeClose int // the number of synchronisations when Close was called

@@ -39,17 +39,17 @@ type container struct {
 type FirstState struct {
 	effective.State
 	// Others has the effective CPUs of all other running containers at that time. It is empty if Options.ManyContainers
-	// is set.
+	// is set, because reading the CPUs of many containers takes long.
 	Others map[scenario.Ref]string
 }
 
-// Request is a request to create a container. Besides the fields of a scenario, it has fields that only a CRI client
+// Request is a request to create a container. Besides the container of a scenario, it has fields that only a CRI client
 // can set.
 type Request struct {
 	scenario.Container
 	Mounts      []specs.Mount
-	Devices     []string // paths of devices: HOST or HOST:CONTAINER
-	Unified     map[string]string
+	Devices     []string          // paths of devices: HOST or HOST:CONTAINER
+	Unified     map[string]string // texts for files of cgroup version 2, by file name
 	OOMScoreAdj *int
 }
 
@@ -258,11 +258,11 @@ func (r *Runtime) removeStopped(ctx context.Context, nri *adaptation.Adaptation,
 type ContainerInfo struct {
 	Ref     scenario.Ref
 	ID      string
-	State   string // created, running or stopped
-	Request scenario.Container
-	Pod     string   // the id of the container's pod
-	PID     uint32   // an invented process id; 0 if the container is not running
-	CDI     []string // the names of the CDI devices
+	State   string             // created, running or stopped
+	Request scenario.Container // the container as the creation requested it
+	Pod     string             // the id of the container's pod
+	PID     uint32             // an invented process id; 0 if the container is not running
+	CDI     []string           // the names of the CDI devices
 	// Number is the position in the order in which all pods and containers were created.
 	Number int
 }
@@ -278,6 +278,7 @@ func (r *Runtime) Containers() []ContainerInfo {
 	return all
 }
 
+// info describes the container for callers outside of this package.
 func (c *container) info() ContainerInfo {
 	i := ContainerInfo{Ref: c.ref, ID: c.id, State: stateName(c.state), Request: c.request, Pod: c.pod.id, CDI: c.cdi, Number: c.number}
 	if c.state == api.ContainerState_CONTAINER_RUNNING {
@@ -361,6 +362,7 @@ func (r *Runtime) sortedContainers() []*container {
 	return slices.SortedFunc(maps.Values(r.containers), func(a, b *container) int { return a.number - b.number })
 }
 
+// stateName returns the name of a state in ContainerInfo.State.
 func stateName(s api.ContainerState) string {
 	switch s {
 	case api.ContainerState_CONTAINER_CREATED:

@@ -26,13 +26,14 @@ type podResourcesServer struct {
 
 	socket           string
 	grpc             *grpc.Server
-	serving          sync.WaitGroup
+	serving          sync.WaitGroup                                             // waits for the goroutine that serves the API
 	allocatable      []int64                                                    // the ids of the CPUs that the kubelet can grant
 	listGrants       func() (map[scenario.Ref]map[string]scenario.Static, bool) // the grants by pod and container; false while unreachable
 	listClaimDevices func() map[scenario.Ref]map[string][]string                // the CDI devices of claims by pod and container
 }
 
-// listen serves the API on a socket in dir or, if m is not nil, in the pipe network m.
+// listen serves the API on a socket in dir. If m is not nil, it serves the API in m, which connects client and server
+// by pipes in this process.
 func (g *podResourcesServer) listen(dir string, cpus []int, listGrants func() (map[scenario.Ref]map[string]scenario.Static, bool), listClaimDevices func() map[scenario.Ref]map[string][]string, m *pipeNetwork) error {
 	g.socket, g.listGrants, g.listClaimDevices = filepath.Join(dir, "podresources.sock"), listGrants, listClaimDevices
 	for _, id := range cpus {

@@ -25,7 +25,7 @@ type Kind struct {
 	// NRIVersion is the version that the runtime reports over NRI. It is used only with NRIName.
 	NRIVersion string
 	// minMemoryLimit is the lowest memory limit that a creation may have; 0 for none. lowLimitMessage is the error for
-	// a lower limit, and for -1.
+	// a lower limit, and also for the limit -1 (no limit).
 	minMemoryLimit  int64
 	lowLimitMessage string
 	// limitsUpdates reports whether minMemoryLimit also applies to updates.
@@ -33,11 +33,11 @@ type Kind struct {
 	// negativeLimitMessage is the error for a memory limit below 0 in a kubelet's update. It is "" if the runtime
 	// accepts such a limit.
 	negativeLimitMessage string
-	// failedUpdateFailsCreation reports whether a creation fails if the plugins' answer to it updates another container
-	// and this update fails.
+	// failedUpdateFailsCreation reports how the runtime handles plugins that answer a container's creation with an
+	// update of another container. If it is true and this update fails, the creation fails too.
 	failedUpdateFailsCreation bool
-	// statusHasNoConfig reports whether a verbose status over the CRI lacks the configuration. The resources of a pod
-	// are then in an annotation of the pod's OCI spec.
+	// statusHasNoConfig reports whether a verbose status over the CRI lacks the configuration. Such a runtime has the
+	// resources of a pod in an annotation of the pod's OCI spec.
 	statusHasNoConfig bool
 }
 
@@ -74,8 +74,8 @@ func (k Kind) nriNameAndVersion() (name, version string) {
 	return k.Name, k.Version
 }
 
-// Runtime returns how the agent describes this runtime, from the name and version that the agent gets over NRI or over
-// the CRI.
+// Runtime returns the agent's description of this runtime. The agent derives it from the name and version that it gets
+// over NRI or over the CRI.
 func (k Kind) Runtime(overNRI bool) runtimes.Runtime {
 	if !overNRI {
 		return runtimes.Identify(k.Name, k.Version, runtimes.Version{})
@@ -116,8 +116,8 @@ func (k Kind) unsolicitedError(r *api.LinuxResources) error {
 	return nil
 }
 
-// failedUpdateError returns an error if a creation must fail because updates of other containers in the plugins' answer
-// failed.
+// failedUpdateError returns an error if a container's creation must fail because of failed updates. The parameter
+// failed has the updates of other containers that were in the plugins' answer to the creation and failed.
 func (k Kind) failedUpdateError(failed []*api.ContainerUpdate) error {
 	if k.failedUpdateFailsCreation && len(failed) > 0 {
 		return errors.New("the plugins' update of container " + failed[0].GetContainerId() + " failed")
@@ -132,7 +132,8 @@ type SentUpdate struct {
 	Resources *api.LinuxResources
 }
 
-// Values returns the resources as values of the agent. It leaves out numbers that are 0, cpusets and huge pages.
+// Values converts the resources to the type lifecycle.Value, which the agent uses for its decisions. It leaves out
+// numbers that are 0, cpusets and huge pages.
 func (s SentUpdate) Values() []lifecycle.Value {
 	var out []lifecycle.Value
 	add := func(f lifecycle.Field, n int64) {

@@ -16,8 +16,8 @@ import (
 // kubelet simulates a kubelet. It serves the pods of a scenario at /pods, like the read-only port of a kubelet, and
 // their grants by the PodResources API. It reports a pod before the runtime creates the pod.
 type kubelet struct {
-	server *http.Server
-	url    string
+	server *http.Server // serves the pods
+	url    string       // the URL of server
 	pipes  *pipeNetwork // nil for sockets
 	podResourcesServer
 
@@ -42,7 +42,7 @@ type kubeletPod struct {
 }
 
 // newKubelet starts a kubelet. The kubelet listens on the loopback interface and on a socket in dir. If m is not nil,
-// it listens in the pipe network m instead.
+// the kubelet listens in m instead, which connects client and server by pipes in this process.
 func newKubelet(dir string, cpus []int, m *pipeNetwork) (*kubelet, error) {
 	l, at, err := kubeletListener(m)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/describe"
 )
 
-// Machine makes the machine of a scenario's node, or returns the captured machine if there is one.
+// Machine makes the machine that a scenario describes. If from is not nil, it returns the machine that was captured
+// from a real node.
 func Machine(n scenario.Node, from *captured.Node) (*topology.Machine, error) {
 	if from != nil {
 		return from.Machine, nil

@@ -58,7 +58,8 @@ func (m *pipeNetwork) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// serve lets plugins connect to the runtime of a plugin proxy at an address.
+// serve lets plugins connect at an address. Their connections go to the plugin proxy g, which is a plugin of a runtime
+// without a socket.
 func (m *pipeNetwork) serve(address string, g *pluginProxy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,11 +101,12 @@ func (m *pipeNetwork) stopServing(address string) {
 type pipeListener struct {
 	pipes    *pipeNetwork
 	address  string
-	incoming chan net.Conn
-	once     sync.Once
-	closed   chan struct{}
+	incoming chan net.Conn // the connections that Accept returns
+	once     sync.Once     // for Close
+	closed   chan struct{} // closed by Close
 }
 
+// connect makes a connection for a client. It waits until Accept has taken the other end.
 func (l *pipeListener) connect(ctx context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
@@ -141,8 +143,8 @@ func (l *pipeListener) Close() error {
 // Addr returns the listener's address.
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: l.address, Net: "unix"} }
 
-// pluginProxy is the only plugin of a runtime without a socket. It is registered as a built-in plugin of NRI's
-// adaptation and forwards all requests to the connected plugin.
+// pluginProxy is the only plugin that a runtime without a socket has. It is registered as a built-in plugin of NRI's
+// adaptation and forwards all requests to the plugin that connected to it.
 type pluginProxy struct {
 	runtime         *Runtime
 	connectedPlugin atomic.Pointer[pluginConn] // the connected plugin, after it was synchronised; nil if no plugin is connected
@@ -215,6 +217,7 @@ func (p *pluginConn) start() {
 	}
 }
 
+// close closes the connection of the plugin. After the first call, it does nothing.
 func (p *pluginConn) close() {
 	p.once.Do(func() {
 		close(p.closed)

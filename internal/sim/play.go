@@ -27,15 +27,15 @@ import (
 
 // RunOptions are the options of Run.
 type RunOptions struct {
-	Out   io.Writer // receives the output for users; nil for none
-	Color bool      // whether the output has colors
-	Width int       // columns of the terminal; 0 means 100
-	Agent AgentFactory
+	Out   io.Writer    // receives the output for users; nil for none
+	Color bool         // whether the output has colors
+	Width int          // columns of the terminal; 0 means 100
+	Agent AgentFactory // makes the agent
 	// Captured replaces the node that the scenario describes; nil to use the scenario's node.
 	Captured *captured.Node
 	Log      *slog.Logger
-	// Patience is how long each step waits until its wants are met; 0 means 5 s. After a step with unmet wants, later
-	// steps wait at most 5 s.
+	// Patience is how long each step waits until its wants are met; 0 means 5 s. A want is a state that the scenario
+	// requires after a step. After a step with unmet wants, later steps wait at most 5 s.
 	Patience time.Duration
 	// AtEnd is called with the agent's status after the last step. If it returns an error, Run returns this error.
 	// AtEnd may be nil.
@@ -82,7 +82,7 @@ type UnmetError struct {
 
 // Error lists the unmet wants.
 func (u *UnmetError) Error() string {
-	return fmt.Sprintf("scenario %s: %d wants are not met:\n  %s", u.Scenario, len(u.Wants), strings.Join(u.Wants, "\n  "))
+	return fmt.Sprintf("scenario %s: %d expectations are not met:\n  %s", u.Scenario, len(u.Wants), strings.Join(u.Wants, "\n  "))
 }
 
 // player plays one scenario.
@@ -98,9 +98,9 @@ type player struct {
 	kubelet       *kubelet
 	agent         *runningAgent
 	kernelWritten chan struct{} // has an element after a write to a kernel file
-	view          *view
-	unmet         []string // a text for each unmet want so far
-	wants         int      // the number of wants so far
+	view          *view         // prints the steps for users
+	unmet         []string      // a text for each unmet want so far
+	wants         int           // the number of wants so far
 }
 
 // Run plays a scenario with an agent in this process and prints the results. The error is an *UnmetError if the
@@ -200,13 +200,13 @@ func newPlayer(s *scenario.Scenario, o RunOptions) (*player, error) {
 // nodeParts are the simulated parts of a scenario's node.
 type nodeParts struct {
 	machine   *topology.Machine
-	host      *lifecycle.Host
+	host      *lifecycle.Host // the devices, memory nodes, huge pages, disks and hook files
 	resctrl   *kernel.Resctrl // nil if the node has no resctrl
 	cookies   *kernel.Cookies // nil if the kernel has no core scheduling
 	processes *kernel.Processes
 	cpuFiles  *kernel.CPUFiles // nil if the node has no cpufreq
 	links     *kernel.Links    // nil if the scenario does not name the host's network interfaces
-	kernel    *kernel.Cgroups
+	kernel    *kernel.Cgroups  // the cgroup tree
 	version   cgroup.Version
 }
 
@@ -266,8 +266,8 @@ func (p *nodeParts) hasInterface() func(string) (has, known bool) {
 	return p.links.Has
 }
 
-// NodeOf makes a scenario's node and returns the options of an agent on it, without configuration and log.
-func NodeOf(s *scenario.Scenario) (AgentOptions, error) {
+// AgentOptionsFor makes a scenario's node and returns the options of an agent on it, without configuration and log.
+func AgentOptionsFor(s *scenario.Scenario) (AgentOptions, error) {
 	p, err := newNodeParts(s, nil)
 	return p.agentOptions(), err
 }

@@ -152,7 +152,7 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, ref scenario.Ref) error {
 	return r.stopPod(ctx, nri, p)
 }
 
-// stopPod stops a pod's containers and then the pod. The caller has begun an operation.
+// stopPod stops a pod's containers and then the pod. The caller has called beginOperation.
 func (r *Runtime) stopPod(ctx context.Context, nri *adaptation.Adaptation, p *sandbox) error {
 	var errs []error
 	for _, c := range r.sortedContainers() {

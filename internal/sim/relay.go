@@ -97,7 +97,7 @@ func (r *relay) addConns(conns ...net.Conn) bool {
 
 // copyConn copies data from one connection to another. If one connection is closed, it closes both.
 func (r *relay) copyConn(to, from net.Conn) {
-	// The error does not matter, because both connections end after it.
+	// The error does not matter, because both connections are closed after the copy.
 	_, _ = io.Copy(to, from)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -62,11 +62,11 @@ type Options struct {
 
 // Event is one NRI event with the answer of the plugins.
 type Event struct {
-	Kind    string       // the name of the event in NRI
-	Ref     scenario.Ref // the pod or container of the event
-	Adjust  *api.ContainerAdjustment
-	Updates []Change
-	Err     error // the event failed in a plugin or in the runtime
+	Kind    string                   // the name of the event in NRI
+	Ref     scenario.Ref             // the pod or container of the event
+	Adjust  *api.ContainerAdjustment // the plugins' changes of the container that is created
+	Updates []Change                 // the plugins' updates of containers
+	Err     error                    // the event failed in a plugin or in the runtime
 }
 
 // Change is an update of one container. It is an update by a plugin, or the kubelet's update after plugins changed it.
@@ -92,10 +92,10 @@ type Runtime struct {
 
 	syncCount syncCounter // number of synchronisations so far
 
-	mu             sync.Mutex
+	mu             sync.Mutex // guards the fields below
 	pods           map[scenario.Ref]*sandbox
 	containers     map[scenario.Ref]*container
-	createdObjects int // the number of pods and containers created so far; creation times are made from it
+	createdObjects int // the number of pods and containers created so far, from which creation times are made
 }
 
 // errNotRunning is the error of an operation while the runtime is stopped.
@@ -220,6 +220,7 @@ func (r *Runtime) beginOperation() (*adaptation.Adaptation, func(), error) {
 	}, nil
 }
 
+// observe calls Options.Observe with an event, if it is not nil.
 func (r *Runtime) observe(e Event) {
 	if r.opts.Observe != nil {
 		r.opts.Observe(e)
@@ -230,7 +231,7 @@ func (r *Runtime) observe(e Event) {
 // calls it while no operation runs.
 func (r *Runtime) synchronize(ctx context.Context, syncPlugin adaptation.SyncCB) error {
 	if r.starting.Load() {
-		return nil // the NRI library calls synchronize at its start for the plugins that it has launched, and it has none
+		return nil // at its start, the NRI library calls this for the plugins that it launched, here for none
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

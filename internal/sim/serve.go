@@ -24,6 +24,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology/captured"
 )
 
+// defaultScenario is the scenario that Serve plays if ServeOptions.Scenario is nil.
+//
 //go:embed serve.yaml
 var defaultScenario []byte
 
@@ -36,7 +38,8 @@ type ServeOptions struct {
 	// Scenario is played each time a plugin connects. The scenario's configuration, restarts and wants have no effect.
 	// nil means the embedded serve.yaml.
 	Scenario *scenario.Scenario
-	// Captured is the node of a scenario with node.captured; nil for other scenarios.
+	// Captured is the node that was captured from a real machine, if the scenario names such a node; nil for other
+	// scenarios.
 	Captured *captured.Node
 	Log      *slog.Logger
 }

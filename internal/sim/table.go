@@ -13,7 +13,7 @@ type cell struct {
 	changed bool
 }
 
-// tableRow is one row of a table with remarks below it.
+// tableRow is one row of a table, and the remarks below this row.
 type tableRow struct {
 	cells   []cell
 	remarks []string

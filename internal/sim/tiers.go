@@ -12,7 +12,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// tierRelease is the first kernel release that can reclaim only anonymous memory.
+// tierRelease is the first kernel release that can reclaim anonymous memory without also reclaiming page cache.
 const tierRelease = "6.16"
 
 // kernelTiers has the numbers of the memory tiers that Linux assigns to HBM, DRAM and CXL memory.
@@ -60,7 +60,7 @@ func (p *player) compareNodeMemory(ref scenario.Ref, want scenario.Want, note fu
 	if want.OnNodes == nil {
 		return
 	}
-	got := p.runtime.onNodes(ref)
+	got := p.runtime.anonymousMemoryByNode(ref)
 	if p.version == cgroup.V1 { // cgroup v1 has no memory.reclaim
 		got = want.OnNodes
 	}
@@ -74,8 +74,8 @@ func (p *player) compareNodeMemory(ref scenario.Ref, want scenario.Want, note fu
 	}
 }
 
-// onNodes returns a container's anonymous memory by memory node.
-func (r *Runtime) onNodes(ref scenario.Ref) map[string]int64 {
+// anonymousMemoryByNode returns a container's anonymous memory by memory node.
+func (r *Runtime) anonymousMemoryByNode(ref scenario.Ref) map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := map[string]int64{}

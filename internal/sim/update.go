@@ -90,6 +90,7 @@ func (r *Runtime) applyUpdates(updates []*api.ContainerUpdate) (done []Change, f
 	return done, failed
 }
 
+// byID returns the container with an id; nil if there is none.
 func (r *Runtime) byID(id string) *container {
 	for _, c := range r.containers {
 		if c.id == id {

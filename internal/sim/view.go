@@ -23,12 +23,13 @@ const problemMark = "! "
 // view prints the steps of a scenario for users.
 type view struct {
 	out   io.Writer
-	ink   term.Ink
-	width int
+	ink   term.Ink // colors the output, if it has colors
+	width int      // the width of the output, in columns
 	// problems has the different problems of all steps so far. Each key is a container's name followed by the remark.
 	problems map[string]bool
 }
 
+// newView makes a view that prints to out; nil prints nothing.
 func newView(out io.Writer, color bool, width int) *view {
 	if out == nil {
 		out = io.Discard
@@ -39,14 +40,17 @@ func newView(out io.Writer, color bool, width int) *view {
 	return &view{out: out, ink: term.Ink{On: color}, width: width, problems: map[string]bool{}}
 }
 
+// printf prints a line.
 func (v *view) printf(format string, args ...any) { fmt.Fprintf(v.out, format+"\n", args...) }
 
+// printBlock prints the lines of a block, indented.
 func (v *view) printBlock(b term.Block) {
 	for _, l := range b.Lines {
 		v.printf("   %s", strings.TrimRight(l, " "))
 	}
 }
 
+// printTitle prints the name and the description of a scenario, and the size of its machine.
 func (v *view) printTitle(s *scenario.Scenario, m *topology.Machine) {
 	packages := map[int]bool{}
 	for _, c := range m.CPUs {
@@ -104,6 +108,7 @@ func (v *view) printState(rows []tableRow, p cpumap.Tiles) {
 	v.printBlock(p.Block(v.width-3, v.ink))
 }
 
+// printSummary prints how many steps, wants and unmet wants the scenario had, and how long it took.
 func (v *view) printSummary(steps, wants, unmet int, took time.Duration) {
 	took = took.Round(time.Millisecond)
 	if unmet == 0 && wants == 0 {
@@ -111,7 +116,7 @@ func (v *view) printSummary(steps, wants, unmet int, took time.Duration) {
 		if n := len(v.problems); n > 0 {
 			sign, problems = v.ink.Paint(term.BoldYellow, "!"), ", "+term.Count(n, "problem")
 		}
-		v.printf("\n%s played: %s%s; no step has a want, so nothing was compared; in %s", sign, term.Count(steps, "step"), problems, took)
+		v.printf("\n%s played: %s%s; no step has an expectation (want), so nothing was compared; in %s", sign, term.Count(steps, "step"), problems, took)
 		return
 	}
 	sign, text := v.ink.Paint(term.Green, "✓"), "all as expected"
@@ -128,7 +133,7 @@ var columns = []column{
 }
 
 // containerRows returns the table rows of all containers. It highlights the fields that differ from the earlier
-// snapshot, and adds the reasons of containers with such fields.
+// snapshot. If a container is new or has such fields, containerRows adds the reasons of the container's values.
 func (p *player) containerRows(before snapshot) []tableRow {
 	var rows []tableRow
 	for _, c := range p.runtime.Containers() {

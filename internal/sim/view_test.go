@@ -88,8 +88,8 @@ func TestPrintSummary(t *testing.T) {
 	}{
 		"✓ all as expected: 2 steps, 3 expectations, read back from the kernel's files and the OCI specs, in 5ms":   {nil, 3, 0},
 		"✗ 1 not as expected: 2 steps, 3 expectations, read back from the kernel's files and the OCI specs, in 5ms": {nil, 3, 1},
-		"· played: 2 steps; no step has a want, so nothing was compared; in 5ms":                                    {nil, 0, 0},
-		"! played: 2 steps, 1 problem; no step has a want, so nothing was compared; in 5ms":                         {[]stepResult{problem, problem}, 0, 0},
+		"· played: 2 steps; no step has an expectation (want), so nothing was compared; in 5ms":                     {nil, 0, 0},
+		"! played: 2 steps, 1 problem; no step has an expectation (want), so nothing was compared; in 5ms":          {[]stepResult{problem, problem}, 0, 0},
 	} {
 		var out strings.Builder
 		v := newView(&out, false, 80)

@@ -103,7 +103,7 @@ func (p ServerSocket) RemoveStale(ctx context.Context) error {
 		return fmt.Errorf("find out whether %s is in use: %w", p.Path, err)
 	}
 	if err := os.Remove(p.Path); err != nil {
-		return fmt.Errorf("remove the socket that a dead %s left: %w", p.Program, err)
+		return fmt.Errorf("remove the socket that an ended %s left: %w", p.Program, err)
 	}
 	return nil
 }

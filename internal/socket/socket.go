@@ -13,9 +13,9 @@ import (
 	"syscall"
 )
 
-// Listen makes a Unix socket with a mode. Linux creates the socket file with the mode that the socket has when it
-// is bound, less the umask (net/unix/af_unix.c, unix_bind_bsd). Other users can therefore not connect too early.
-// Listen adds the bits of the umask afterwards.
+// Listen makes a Unix socket with the given mode. It sets the mode before it binds the socket, because Linux creates
+// the socket file with this mode, less the umask (net/unix/af_unix.c, unix_bind_bsd). Other users can therefore not
+// connect before the mode is set. Then Listen adds the bits that the umask removed.
 func Listen(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	mode = mode.Perm()
 	conf := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {

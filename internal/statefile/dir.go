@@ -31,8 +31,8 @@ const DamagedSuffix = ".damaged"
 const maxFileSize = 256 << 20
 
 // Prepare makes the directory if it is missing. It returns ErrUntrusted if other users can create files in the
-// directory. It removes incomplete copies of the files with the given names. An agent that was killed while it wrote a
-// file leaves such a copy.
+// directory. For each of the given file names, it removes incomplete copies of the file. An agent that was killed while
+// it wrote the file leaves such a copy.
 func (d *Dir) Prepare(names ...string) error {
 	if err := d.fs.Make(); err != nil {
 		return fmt.Errorf("make the directory: %w", err)
@@ -62,11 +62,11 @@ func (d *Dir) Prepare(names ...string) error {
 	return nil
 }
 
-// Open opens a file for reading and writing, and makes it if it is missing. It returns ErrUntrusted for a file that
-// other users may have written.
+// Open opens a file for reading and writing, and makes it if it is missing. It returns ErrUntrusted if other users can
+// write the file.
 func (d *Dir) Open(name string) (File, error) { return d.open(name, os.O_RDWR|os.O_CREATE) }
 
-// open opens a file, and returns ErrUntrusted for a file that other users may have written.
+// open opens a file. It returns ErrUntrusted if other users can write the file, or if it is a symbolic link.
 func (d *Dir) open(name string, flag int) (File, error) {
 	f, err := d.fs.Open(name, flag)
 	if isLink(err) {
@@ -85,11 +85,11 @@ func (d *Dir) open(name string, flag int) (File, error) {
 	return f, nil
 }
 
-// Read returns the content of a file. It returns ErrUntrusted for a file that other users may have written.
+// Read returns the content of a file. It returns ErrUntrusted if other users can write the file.
 func (d *Dir) Read(name string) ([]byte, error) { return d.read(name, 0o022) }
 
-// ReadSecret returns the content of a file that has a secret. It returns ErrUntrusted for a file that other users may
-// have written or read.
+// ReadSecret returns the content of a file that has a secret. It returns ErrUntrusted if other users can write or read
+// the file.
 func (d *Dir) ReadSecret(name string) ([]byte, error) { return d.read(name, 0o077) }
 
 // read reads a file, and repeats failed reads. The file's mode must not have the bits in forbidden.
@@ -166,8 +166,8 @@ func (d *Dir) write(name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// replace creates a new file, lets the function fill write the content, and renames the file to the given name. It
-// returns the open file. If replace fails, the old file stays.
+// replace creates a new file, lets the function fill write its content, and renames it to the given name. So it
+// replaces an older file with this name. It returns the open new file. If replace fails, the older file stays.
 func (d *Dir) replace(name string, fill func(File) error) (File, error) {
 	f, err := d.replaceOnce(name, fill)
 	if errors.Is(err, fs.ErrNotExist) && d.fs.Make() == nil {
@@ -176,6 +176,7 @@ func (d *Dir) replace(name string, fill func(File) error) (File, error) {
 	return f, err
 }
 
+// replaceOnce does what replace does, but does not make a missing directory.
 func (d *Dir) replaceOnce(name string, fill func(File) error) (File, error) {
 	fresh := "." + name + "-" + rand.Text()[:10]
 	f, err := d.fs.Open(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND)

@@ -12,24 +12,25 @@ import (
 // ErrClosed is the error of Append if OpenLines could not open the file, or if Close closed the file.
 var ErrClosed = errors.New("the file is not open")
 
-// Lines is a file of lines below a header line. The package does not sync the file to the disk, because the agent does
-// not use lines from before a reboot. If the process is killed, the lines stay in the page cache, so they are not lost.
+// Lines is a file of lines below a header line. The lines survive the end of the process, because they are in the
+// kernel's page cache. They need not survive a crash of the machine, because the agent does not use lines from before a
+// reboot. So the package does not sync the file to the disk.
 type Lines struct {
 	dir          *Dir
 	name, header string
 
 	mu         sync.Mutex
 	file       File // nil if the file could not be opened, or was closed
-	incomplete bool // the last line may be incomplete
+	incomplete bool // possibly the last line is incomplete, so Append first ends this line
 	// unreadable reports whether the file of an earlier process could not be read. Replace renames that file before it
 	// writes a new file.
 	unreadable bool
 }
 
 // OpenLines opens a file of lines. The result earlier has the lines that an earlier process wrote below the same
-// header. It is nil if there is no readable file, and empty if the file has another header. The result alone is true if
-// no other process has locked the file. After an error the caller can still use the Lines, because Replace opens the
-// file again.
+// header. earlier is nil if there is no readable file, and empty if the file has another header. The result alone is
+// true if no other process has locked the file. If OpenLines returns an error, the caller can still use the Lines,
+// because Replace opens the file again.
 func OpenLines(dir *Dir, name, header string) (l *Lines, earlier []byte, alone bool, err error) {
 	l = &Lines{dir: dir, name: name, header: header}
 	err = readWithRetries(func() (err error) {
@@ -89,7 +90,7 @@ func (l *Lines) open(flag int) (earlier []byte, alone bool, err error) {
 	return nil, alone, nil
 }
 
-// Append adds complete lines to the file. If Append fails, the file may have some of the lines.
+// Append adds complete lines to the file. If Append fails, some of the lines can be in the file.
 func (l *Lines) Append(lines []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

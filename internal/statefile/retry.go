@@ -12,8 +12,9 @@ const (
 	maxPause   = time.Minute
 )
 
-// Retry schedules the next try after a failed save. The first pause is a second, and each further pause is twice
-// as long, up to a minute. The zero value has no failure. It is not safe for concurrent use.
+// Retry schedules the next try after a failed save. After the first failure the pause is a second. After each further
+// failure in a row it is twice as long, but at most a minute. The zero value means that no save has failed. It is not
+// safe for concurrent use.
 type Retry struct {
 	pause   time.Duration // the pause after the last save; 0 if the last save succeeded
 	nextTry time.Time     // the end of the pause

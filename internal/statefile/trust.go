@@ -68,7 +68,8 @@ func isRemoved(info fs.FileInfo) bool {
 // decoders ignore this member.
 const signatureStart = `,"mac":"`
 
-// Sign adds a signature to a JSON object that has members. The signature covers the text and the name of the file.
+// Sign adds a signature to a JSON object that has members. The signature covers the text of the
+// object and the parameter name, which is the name of the file for the object.
 func Sign(key []byte, name string, object []byte) []byte {
 	body := object[:len(object)-1]
 	return append(append(slices.Clip(body), signatureStart+signatureOf(key, name, body)...), `"}`...)
@@ -87,7 +88,7 @@ func VerifySignature(key []byte, name string, object []byte) error {
 	return nil
 }
 
-// signatureOf returns the signature of the content of the file with a name, in hexadecimal.
+// signatureOf returns the signature of a file in hexadecimal. The file has the given name, and the content body.
 func signatureOf(key []byte, name string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("trimtab state 1\x00" + name + "\x00"))

@@ -1,20 +1,21 @@
 package topology
 
-// Level is a level of the topology, such as sockets or cores. The outermost level has the lowest number. A level may
-// have the same groups of CPUs as the level before it. A group may have CPUs of several groups of the level before it.
+// Level is a level of the topology, such as sockets or cores. The outermost level has the lowest number. On some
+// machines a level has the same groups of CPUs as the level before it, or a group has CPUs of several groups of the
+// level before it.
 type Level uint8
 
 // The levels.
 const (
-	PackageLevel Level = iota
-	DieLevel
-	NodeLevel
-	L3Level
-	ClusterLevel
-	L2Level
-	CoreLevel
+	PackageLevel Level = iota // sockets
+	DieLevel                  // dies in a socket
+	NodeLevel                 // NUMA nodes
+	L3Level                   // CPUs that share an L3 cache
+	ClusterLevel              // clusters: cores of one die that share a bus or L2 tags
+	L2Level                   // CPUs that share an L2 cache
+	CoreLevel                 // cores, with their threads
 
-	levels // the number of levels
+	levelCount // the number of levels
 )
 
 // Levels lists all levels, outermost first.

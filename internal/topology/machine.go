@@ -21,21 +21,21 @@ type Machine struct {
 
 	indexByID    map[int]int // the index in CPUs, by kernel id
 	online       Set
-	groups       [levels][]Set // the result of Groups, by level
-	groupIndexes [levels][]int // the result of GroupOf, by level and CPU
+	groups       [levelCount][]Set // the result of Groups, by level
+	groupIndexes [levelCount][]int // the result of GroupOf, by level and CPU
 }
 
 // CPU is one hardware thread. Core, Die and Package are the kernel's numbers. Core is unique within the die, and Die
-// within the package. L2, L3 and Cluster are equal for CPUs that share the cache or the cluster. They are 0 for all
-// CPUs if unknown.
+// within the package. Two CPUs that share an L2 cache, an L3 cache or a cluster have the same number in L2, L3 or
+// Cluster. If the kernel does not report caches or clusters, these numbers are 0 for all CPUs.
 type CPU struct {
 	ID      int // kernel id
 	Core    int
 	Die     int
 	Package int
 	Node    int // NUMA node id
-	Cluster int // cores that share a bus or L2 tags, below a die
-	L2, L3  int
+	Cluster int // the cluster: cores of one die that share a bus or L2 tags
+	L2, L3  int // the caches
 	Kind    CoreKind
 	// BaseMHz and MaxMHz are the guaranteed and the highest clock rate; 0 if unknown.
 	BaseMHz, MaxMHz int
@@ -192,9 +192,9 @@ func (m *Machine) addNodes(nodes []Node) error {
 // Online returns all online CPUs.
 func (m *Machine) Online() Set { return m.online }
 
-// WithOnline returns a copy of the machine on which exactly the CPUs with the given kernel ids are online. A Set has
-// the same CPUs on both machines. A CPU that is offline now keeps its index and its groups, but is in no Node.CPUs. The
-// result unknown has the ids that are not in Machine.CPUs.
+// WithOnline returns a copy of the machine on which exactly the CPUs with the given kernel ids are online. All CPUs
+// keep their index in CPUs, so a Set means the same CPUs on the machine and on the copy. A CPU that is offline on the
+// copy also keeps its groups, but is in no Node.CPUs. The result unknown has the ids that are not in Machine.CPUs.
 func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	n := *m
 	n.online, n.Offline = Set{}, nil
@@ -226,9 +226,9 @@ func (m *Machine) WithOnline(ids []int) (now *Machine, unknown []int) {
 	return &n, unknown
 }
 
-// WithTopologyFrom returns a copy of the machine in which CPUs with TopologyUnknown get their position from a later
-// reading of the same machine. A Set has the same CPUs on both machines. The position stays unknown if the later
-// reading has the CPU on a NUMA node that this machine lacks.
+// WithTopologyFrom returns a copy of the machine in which CPUs with TopologyUnknown get their position from later, a
+// later reading of the same machine. All CPUs keep their index, so a Set means the same CPUs on the machine and on the
+// copy. If later has a CPU on a NUMA node that this machine lacks, the position of this CPU stays unknown.
 func (m *Machine) WithTopologyFrom(later *Machine) *Machine {
 	n := *m
 	n.CPUs = slices.Clone(m.CPUs)
@@ -241,7 +241,7 @@ func (m *Machine) WithTopologyFrom(later *Machine) *Machine {
 			n.CPUs[i] = n.withNumbersOf(later, at)
 		}
 	}
-	n.groups, n.groupIndexes = [levels][]Set{}, [levels][]int{}
+	n.groups, n.groupIndexes = [levelCount][]Set{}, [levelCount][]int{}
 	n.buildGroups()
 	var online []int
 	for i := range m.online.All() {
@@ -252,8 +252,11 @@ func (m *Machine) WithTopologyFrom(later *Machine) *Machine {
 	return now
 }
 
-// withNumbersOf returns the CPU with the index at in a later reading, but with this machine's numbers for cores and
-// caches. Numbers that depend on the order of CPUs are copied from another CPU in the same group.
+// withNumbersOf returns the CPU with the index at in later, a later reading of the same machine. The CPU gets the
+// numbers that its core and caches have on this machine, from another CPU that shares the core or cache. If no other
+// CPU shares the cache, the cache gets a new number: the numbers of caches depend on the order in which a reading finds
+// the CPUs. If no other CPU shares the core, the core keeps its number in later, or gets a new number if another core
+// has this number.
 func (m *Machine) withNumbersOf(later *Machine, at int) CPU {
 	c := later.CPUs[at]
 	same := func(l Level) (CPU, bool) {
@@ -403,8 +406,8 @@ func (m *Machine) OnlineOf(list string) Set {
 	return m.OnlineCPUs(ids)
 }
 
-// KnownCPUsOf returns the CPUs of a kernel list of CPU ids that are in Machine.CPUs, online or not. If the text is not a
-// valid list, the result is empty.
+// KnownCPUsOf returns the CPUs of a kernel list of CPU ids that are in Machine.CPUs, online or not. If the text is not
+// a valid list, the result is empty.
 func (m *Machine) KnownCPUsOf(list string) Set {
 	ids, err := ParseList(list)
 	if err != nil {

@@ -176,7 +176,7 @@ func ParseBits(text string) (Bits, error) {
 
 // parseRange parses one element of a kernel list: an id, or a range of ids such as "0-3".
 func parseRange(part string) (lo, hi int, err error) {
-	if lo, hi, ok := plainRange(part); ok {
+	if lo, hi, ok := parseShortRange(part); ok {
 		return lo, hi, nil
 	}
 	a, b, isRange := strings.Cut(part, "-")
@@ -190,14 +190,14 @@ func parseRange(part string) (lo, hi int, err error) {
 		return 0, 0, err
 	}
 	if hi < lo {
-		return 0, 0, fmt.Errorf("range %s-%s runs backwards", a, b)
+		return 0, 0, fmt.Errorf("range %s-%s: the end is below the start", a, b)
 	}
 	return lo, hi, nil
 }
 
-// plainRange parses an id or a range whose ids have at most four digits. The result ok is false for all other texts,
+// parseShortRange parses an id or a range whose ids have at most four digits. The result ok is false for all other texts,
 // which parseRange then parses itself.
-func plainRange(part string) (lo, hi int, ok bool) {
+func parseShortRange(part string) (lo, hi int, ok bool) {
 	ids, digits, at := [2]int{}, 0, 0
 	for i := 0; i < len(part); i++ {
 		switch c := part[i]; {

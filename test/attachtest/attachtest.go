@@ -62,9 +62,9 @@ func Serve(t testing.TB, path string, runtime cri.RuntimeServiceServer, o ...grp
 	return stop
 }
 
-// StatusError returns the error with which a test runtime answers a status request of a pod or container. The map errs has
-// these errors by id, and mu guards the map. For a nil error in the map, Broken blocks until ctx ends, like a runtime
-// that never answers. For an id that is not in the map, it returns nil at once.
+// StatusError returns the error with which a test runtime answers a status request of a pod or container. The map errs
+// has these errors by id, and mu guards the map. If the map has a nil error for an id, StatusError blocks until ctx
+// ends, like a runtime that never answers. If the map does not have the id, StatusError returns nil at once.
 func StatusError(ctx context.Context, mu sync.Locker, errs *map[string]error, request any) error {
 	id := ""
 	switch q := request.(type) {

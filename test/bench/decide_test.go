@@ -41,7 +41,7 @@ func node(b *testing.B, n int) *engine.State {
 	}
 	all := m.Online()
 	s := engine.NewState(m, engine.Policy{
-		Place: true, Placement: none.Policy{}, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all},
+		PlacementOn: true, Placement: none.Policy{}, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all},
 		Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.GPU{}},
 	})
 	ev := &lifecycle.Event{Kind: lifecycle.Synchronize}

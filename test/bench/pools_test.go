@@ -30,7 +30,7 @@ func newPooled(b *testing.B, text string) *pooled {
 	}
 	all := m.Online()
 	s := engine.NewState(m, engine.Policy{
-		Place: true, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all},
+		PlacementOn: true, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all},
 		Placement: &pools.Policy{Tree: choose.NewTree(m), Sizing: pools.NewSizing(m)}, Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}},
 	})
 	return &pooled{state: s, cpus: len(m.CPUs)}

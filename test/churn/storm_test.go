@@ -172,7 +172,7 @@ func (s *storm) launch() {
 		a, err := agent.New(agent.Options{
 			Config: s.config, Machine: s.machine, Tree: s.tree, Log: slog.New(slog.NewTextHandler(&s.trace, nil)), Proc: filepath.Join(s.dir, "no-proc"),
 			StateFS: func(dir string) statefile.FS { return faults.Files(s.plan, statefile.Disk(dir)) },
-			Dial:    faults.Dial(s.plan, "runtime"), WrapListener: faults.Accept(s.plan, "status"), FreeMemory: func() {},
+			Dial:    faults.Dial(s.plan, "runtime"), WrapListener: faults.WrapListener(s.plan, "status"), FreeMemory: func() {},
 		})
 		if err != nil {
 			s.starts++

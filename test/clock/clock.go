@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limit is base for any input, plus perByte for each byte. Parsers take 2 to 50 ns per byte. A parser that reads its
-// whole input again for each element of the input exceeds the limit if the input has some thousand elements.
+// base is the part of Limit that is the same for every input, and perByte is the part for each byte of the input.
+// Parsers take 2 to 50 ns per byte. A parser that reads its whole input again for each element of the input exceeds the
+// limit if the input has some thousand elements.
 const (
 	base    = 50 * time.Millisecond
 	perByte = 200 * time.Nanosecond

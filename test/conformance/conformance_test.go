@@ -131,7 +131,7 @@ func play(t *testing.T, s *scenario.Scenario, p Player, want []Outcome, shown *s
 func (m *match) options(shown *strings.Builder, log *slog.Logger) sim.RunOptions {
 	p, s := m.p, m.s
 	// Where a limit shows, the values in force differ from the records: later changes are only in the checkpoint file.
-	differs := slices.ContainsFunc(p.LimitSteps, func(l LimitStep) bool { return l.Scenario == s.Name && l.Differs != "" })
+	differs := slices.ContainsFunc(p.LimitSteps, func(l LimitStep) bool { return l.Scenario == s.Name && l.DifferingContainer != "" })
 	o := sim.RunOptions{
 		Out: shown, Log: log, Patience: time.Minute,
 		Agent: NewAgent, KeepState: !p.Attachment.AddsRecords() || differs,
@@ -158,9 +158,9 @@ func (m *match) alter(s *scenario.Step) {
 		if l.Scenario != m.s.Name || l.Step != s.Name || l.Cgroup != "" && l.Cgroup != m.s.Node.Cgroup {
 			continue
 		}
-		fails = l.Fails
-		if l.Differs != "" {
-			m.differs[l.Differs] = true
+		fails = l.ErrorText
+		if l.DifferingContainer != "" {
+			m.differs[l.DifferingContainer] = true
 		}
 	}
 	m.p.Attachment.RemoveUnsupported(s)

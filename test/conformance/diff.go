@@ -19,9 +19,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Compare lists the differences between the engine's decisions, want, and the state of a node on which an agent with
-// attachment a plays the same scenario. It does not report the containers in skipped as unexpected: these differ
-// because of a declared limit of the attachment.
+// Compare compares the state of a node with want, the engine's decisions for the same scenario, and lists the
+// differences. The agent of the node uses the attachment a. If a container is in skipped, it may exist although the
+// engine does not have it: it exists because of a declared limit of the attachment.
 func Compare(a parity.Attachment, want *Outcome, skipped map[scenario.Ref]bool, r *sim.Runtime, agent status.Source) []string {
 	c := comparison{a: a, want: want, r: r, agent: agent}
 	for _, ref := range slices.Sorted(maps.Keys(want.Pods)) {
@@ -49,8 +49,8 @@ type comparison struct {
 	a     parity.Attachment // the attachment of the node's agent
 	want  *Outcome          // the engine's decisions
 	r     *sim.Runtime      // the runtime of the node
-	agent status.Source
-	notes []string // the differences
+	agent status.Source     // the agent's status and explanations
+	notes []string          // the differences
 	// cookies has the core scheduling cookie of each group of containers. Its inverse is groups.
 	cookies map[string]uint64
 	groups  map[uint64]string
@@ -120,7 +120,7 @@ func (c *comparison) compareValues(ref scenario.Ref, want Decision, reported []a
 		}
 		got[v.Field] = v.Value
 		f := want.Fields[v.Field]
-		way, _ := c.a.Delivers(f, lifecycle.OfContainer)
+		way, _ := c.a.DeliveryOf(f, lifecycle.OfContainer)
 		_, initial := want.Initial[v.Field]
 		switch {
 		case v.Applied:
@@ -129,7 +129,7 @@ func (c *comparison) compareValues(ref scenario.Ref, want Decision, reported []a
 			}
 		case v.Note == "":
 			c.addNote("%s: %s is not in force, and no reason is reported", ref, v.Field)
-		case !want.Running, way == parity.AtCreation && !initial && !route.InKernel(f):
+		case !want.Running, way == parity.AtCreation && !initial && !route.CanWriteToKernel(f):
 			// In two cases a value that is not in force is no difference. Either the container does not run yet, and
 			// the agent writes the value at its start. Or only a creation can set the value, and the value was decided
 			// after the creation.
@@ -146,7 +146,7 @@ func (c *comparison) compareValues(ref scenario.Ref, want Decision, reported []a
 // attachment cannot set.
 func (c *comparison) compareStates(ref scenario.Ref, want, got effective.State, of lifecycle.Scope) {
 	canSet := func(f lifecycle.Field) bool {
-		way, _ := c.a.Delivers(f, of)
+		way, _ := c.a.DeliveryOf(f, of)
 		return way != parity.NotApplied
 	}
 	same := func(f lifecycle.Field, what string, w, g any) {
@@ -176,7 +176,7 @@ func (c *comparison) compareStates(ref scenario.Ref, want, got effective.State, 
 	}
 }
 
-// settings returns the entries of all whose setting belongs to field f.
+// settings returns the entries of the map all that are settings of field f.
 func settings(all map[string]string, f lifecycle.Field) map[string]string {
 	out := map[string]string{}
 	for name, text := range all {
@@ -204,6 +204,7 @@ func mapWithout(m map[string]string, names ...string) map[string]string {
 	return out
 }
 
+// sortedCopy returns a sorted copy of a list.
 func sortedCopy(list []string) []string {
 	return append([]string{}, slices.Sorted(slices.Values(list))...)
 }

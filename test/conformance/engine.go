@@ -32,9 +32,9 @@ type Decision struct {
 	Values  map[string]string          // the text of each value, by field and key
 	Fields  map[string]lifecycle.Field // the field of each value, by field and key
 	Initial map[string]string          // the values with which the container was created
-	State   effective.State
-	Running bool
-	Group   string // the core scheduling group; the kernel chooses the group's cookie
+	State   effective.State            // the effective state that the container or pod must have
+	Running bool                       // the container runs
+	Group   string                     // the core scheduling group; the kernel chooses the group's cookie
 }
 
 // Outcome has the decisions for every container and pod after a step.
@@ -48,8 +48,8 @@ type Outcome struct {
 // from requests and decisions. It has no conductor, keeper, kernel, attachment or runtime.
 type Engine struct {
 	s               *scenario.Scenario
-	node            sim.AgentOptions
-	names           *sim.Runtime // makes the UIDs and cgroup directories of pods; runs no container
+	node            sim.AgentOptions // the simulated node of the scenario, as an agent's options describe it
+	names           *sim.Runtime     // makes the UIDs and cgroup directories of pods; runs no container
 	state           *engine.State
 	isCgroupV2      bool // the node has cgroup version 2
 	pods            map[scenario.Ref]*pod
@@ -65,8 +65,8 @@ type Engine struct {
 
 // pod is a pod of the scenario.
 type pod struct {
-	reported       *lifecycle.Pod // the pod in the form in which an attachment reports it
-	requested      scenario.Resources
+	reported       *lifecycle.Pod     // the pod in the form in which an attachment reports it
+	requested      scenario.Resources // the resources of the pod's own cgroup
 	scenarioPod    scenario.Pod
 	spec           *lifecycle.PodSpec // the spec that the kubelet reports unless it is stopped
 	specReported   bool               // the kubelet has reported spec
@@ -83,7 +83,7 @@ type ctr struct {
 
 // NewEngine returns an Engine for a scenario.
 func NewEngine(s *scenario.Scenario) (*Engine, error) {
-	node, err := sim.NodeOf(s)
+	node, err := sim.AgentOptionsFor(s)
 	if err != nil {
 		return nil, err
 	}
@@ -414,7 +414,8 @@ func (e *Engine) end(ref scenario.Ref, remove bool) {
 	}
 }
 
-// withChanges returns the resources r, in which each field that is set in more has the value from more.
+// withChanges returns the resources r with changes: each field that is set in the parameter more has the value from
+// more.
 func withChanges(r, more scenario.Resources) scenario.Resources {
 	if more.Shares != nil {
 		r.Shares = more.Shares

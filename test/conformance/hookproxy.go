@@ -20,8 +20,8 @@ import (
 type hookProxy struct {
 	v1.RuntimeServiceClient
 
-	hooks hooks.RuntimeHookServiceClient
-	conn  *grpc.ClientConn
+	hooks hooks.RuntimeHookServiceClient // the client of the hook server
+	conn  *grpc.ClientConn               // the connection to the hook server
 	*storedRequests
 }
 
@@ -32,6 +32,7 @@ type storedRequests struct {
 	ctrs map[string]*hooks.ContainerResourceHookRequest
 }
 
+// newStoredRequests returns an empty storedRequests.
 func newStoredRequests() *storedRequests {
 	return &storedRequests{map[string]*v1.PodSandboxConfig{}, map[string]*hooks.ContainerResourceHookRequest{}}
 }
@@ -197,7 +198,7 @@ func mergeAnswer(q *v1.LinuxContainerResources, r *hooks.LinuxContainerResources
 	if r.OomScoreAdj >= -1000 && r.OomScoreAdj <= 1000 {
 		q.OomScoreAdj = r.OomScoreAdj
 	}
-	q.CpusetCpus, q.CpusetMems = r.CpusetCpus, r.CpusetMems // also if the answer has no lists, like Koordinator's proxy
+	q.CpusetCpus, q.CpusetMems = r.CpusetCpus, r.CpusetMems // like Koordinator's proxy, also if the answer has no lists
 	if len(r.Unified) > 0 {
 		q.Unified = union(q.Unified, r.Unified)
 	}

@@ -21,8 +21,8 @@ import (
 
 // Kubelet runs a scenario's pods through a CRI socket of the runtime or of a proxy.
 type Kubelet struct {
-	runtime *sim.Runtime // for the ids and cgroups of pods and containers
-	conn    *grpc.ClientConn
+	runtime *sim.Runtime            // for the ids and cgroups of pods and containers
+	conn    *grpc.ClientConn        // the connection to the CRI socket
 	calls   v1.RuntimeServiceClient // the client for the kubelet's calls: proxy, or the CRI socket itself
 	proxy   *hookProxy              // the runtime proxy that calls a hook server; nil if the kubelet uses none
 }
@@ -46,8 +46,8 @@ func NewKubelet(r *sim.Runtime, socket string, more ...grpc.DialOption) (*Kubele
 	return &Kubelet{runtime: r, conn: conn, calls: v1.NewRuntimeServiceClient(conn)}, nil
 }
 
-// throughProxy sends the kubelet's calls through a new runtime proxy, which calls the hook server at a socket.
-func (k *Kubelet) throughProxy(socket string, known *storedRequests) (err error) {
+// sendThroughProxy sends the kubelet's calls through a new runtime proxy, which calls the hook server at a socket.
+func (k *Kubelet) sendThroughProxy(socket string, known *storedRequests) (err error) {
 	if k.proxy, err = newHookProxy(k.calls, socket, known); err == nil {
 		k.calls = k.proxy
 	}

@@ -60,7 +60,7 @@ func (e *Engine) container(ref scenario.Ref, c *engine.Container) Decision {
 	return d
 }
 
-// addCreationValues adds the values that are set when the container is created and that never change later to a state.
+// addCreationValues adds to a state the values that are set when the container is created and never change later.
 func (c *ctr) addCreationValues(s *effective.State) {
 	s.Env, s.Mounts, s.Process = map[string]string{}, map[string]string{}, map[string]string{}
 	maps.Copy(s.Env, c.requested.Env)
@@ -174,7 +174,7 @@ func (e *Engine) setIdleWeight(s effective.State, values []lifecycle.Value) effe
 	return s
 }
 
-// resources returns those values as Resources that have a field there, such as CPU shares. It ignores other values.
+// resources returns the Resources that have the given values. It ignores values of fields that it does not convert.
 func resources(values []lifecycle.Value) lifecycle.Resources {
 	var r lifecycle.Resources
 	for _, v := range values {

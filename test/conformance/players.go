@@ -26,24 +26,25 @@ type Player struct {
 	Attachment parity.Attachment
 	// Connector makes the Connector of one play; nil if the agent is an NRI plugin.
 	Connector func() sim.Connector
-	// LimitSteps are the steps of scenarios at which a limit of the attachment shows.
+	// LimitSteps are the steps of scenarios in which a known limit of the attachment has an effect.
 	LimitSteps []LimitStep
 }
 
 // movesInterfaces reports whether containers get the network interfaces that the agent decides.
 func (p Player) movesInterfaces() bool {
-	way, _ := p.Attachment.Delivers(lifecycle.NetDevice, lifecycle.OfContainer)
+	way, _ := p.Attachment.DeliveryOf(lifecycle.NetDevice, lifecycle.OfContainer)
 	return way.BeforeStart()
 }
 
-// LimitStep is a step of a scenario at which a limit of the attachment shows.
+// LimitStep is a step of a scenario in which a known limit of an attachment has an effect: a request fails, or the
+// state of a container differs from the engine's decision.
 type LimitStep struct {
 	Limit                  parity.Limit
 	Scenario, Step, Cgroup string // the names of scenario and step; the cgroup version, "" for both
-	// Fails is a part of the error that the kubelet's request returns; "" if the request succeeds.
-	Fails string
-	// Differs is a container whose state differs from the engine's decision after this step; "" for none.
-	Differs scenario.Ref
+	// ErrorText is a part of the error that the kubelet's request returns; "" if the request succeeds.
+	ErrorText string
+	// DifferingContainer is a container whose state differs from the engine's decision after this step; "" for none.
+	DifferingContainer scenario.Ref
 }
 
 // Players returns one player for each attachment. Add a player for each new attachment.
@@ -53,14 +54,14 @@ func Players() []Player {
 		{
 			Attachment: parity.ByName("bypass"), Connector: func() sim.Connector { return &criConnector{attach: "bypass"} },
 			LimitSteps: []LimitStep{
-				{Limit: parity.RefusedUpdates, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", Fails: "invalid argument"},
-				{Limit: parity.RefusedUpdates, Scenario: "rubik-preemptable", Step: "the kubelet resizes the container below its burst", Fails: "invalid argument", Differs: "prod/off/a"},
+				{Limit: parity.RefusedUpdates, Scenario: "koordinator-batch", Step: "the kubelet asks for other limits, and the batch limits stay", Cgroup: "v1", ErrorText: "invalid argument"},
+				{Limit: parity.RefusedUpdates, Scenario: "rubik-preemptable", Step: "the kubelet resizes the container below its burst", ErrorText: "invalid argument", DifferingContainer: "prod/off/a"},
 			},
 		},
 		{Attachment: parity.ByName("cri"), Connector: func() sim.Connector { return &criConnector{attach: "cri"} }},
 		{
 			Attachment: parity.ByName("hooks"), Connector: func() sim.Connector { return &criConnector{attach: "hooks"} },
-			LimitSteps: []LimitStep{{Limit: parity.UnchangedUpdate, Scenario: "normalization", Step: "and back", Differs: "default/none/a"}},
+			LimitSteps: []LimitStep{{Limit: parity.UnchangedUpdate, Scenario: "normalization", Step: "and back", DifferingContainer: "default/none/a"}},
 		},
 	}
 }
@@ -89,9 +90,14 @@ type criConnector struct {
 	kubelet   *Kubelet
 }
 
+// runtimeSocket returns the path of the runtime's CRI socket.
 func (s *criConnector) runtimeSocket() string { return filepath.Join(s.dir, "runtime.sock") }
-func (s *criConnector) proxySocket() string   { return filepath.Join(s.dir, "proxy.sock") }
-func (s *criConnector) hooksSocket() string   { return filepath.Join(s.dir, "hooks.sock") }
+
+// proxySocket returns the path of the socket of the agent's CRI proxy.
+func (s *criConnector) proxySocket() string { return filepath.Join(s.dir, "proxy.sock") }
+
+// hooksSocket returns the path of the socket at which the agent is a hook server.
+func (s *criConnector) hooksSocket() string { return filepath.Join(s.dir, "hooks.sock") }
 
 // Configure sets the sockets to which the agent attaches.
 func (s *criConnector) Configure(c *config.Config, dir string) {
@@ -121,7 +127,7 @@ func (s *criConnector) Open(_ context.Context, r *sim.Runtime) (err error) {
 	if s.proxyRequests == nil {
 		s.proxyRequests = newStoredRequests()
 	}
-	return s.kubelet.throughProxy(s.hooksSocket(), s.proxyRequests)
+	return s.kubelet.sendThroughProxy(s.hooksSocket(), s.proxyRequests)
 }
 
 // Close closes the connections of the kubelet, and stops the CRI server.
@@ -141,8 +147,8 @@ func (s *criConnector) Act(ctx context.Context, step *scenario.Step) error {
 	return s.kubelet.Act(ctx, step)
 }
 
-// Repeat repeats an update that an agent with attach: bypass may have undone. Such an agent may write resources of a
-// container that it read just before the kubelet's update.
+// Repeat repeats an update that an agent with attach: bypass possibly has undone. If such an agent reads the resources
+// of a container just before the kubelet's update, it can write these old resources after the update.
 func (s *criConnector) Repeat(ctx context.Context, step *scenario.Step) error {
 	if s.attach != "bypass" {
 		return nil

@@ -197,7 +197,7 @@ func (s *sharedRuntime) kubelet(r *attachedAgent) *Kubelet {
 	}
 	k, err := NewKubelet(s.runtime, socket)
 	if err == nil && r != nil && r.attach == "hooks" {
-		err = k.throughProxy(r.config.HookServers.Socket, newStoredRequests())
+		err = k.sendThroughProxy(r.config.HookServers.Socket, newStoredRequests())
 	}
 	if err != nil {
 		s.t.Fatal(err)

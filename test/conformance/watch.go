@@ -12,10 +12,10 @@ import (
 // Watcher reports changes of a fake kernel's cgroup tree, in place of inotify.
 type Watcher struct {
 	kernel        *kernel.Cgroups
-	stopListening func() // makes the fake kernel stop calling change
-	out           chan cgroup.Notice
+	stopListening func()             // makes the fake kernel stop calling change
+	out           chan cgroup.Notice // the channel that Notices returns
 
-	mu      sync.Mutex
+	mu      sync.Mutex      // guards the fields below
 	watched map[string]bool // the watched directories
 	lost    bool            // a change was lost, and no overflow has been reported since then
 }

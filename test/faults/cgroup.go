@@ -7,8 +7,8 @@ import (
 	"github.com/trimtab/trimtab/internal/cgroup"
 )
 
-// Faults of calls on cgroup files. Real calls can also return other errors, when the kernel refuses a value. The first
-// write fault fails after the value is in force.
+// Faults of calls on cgroup files. Real calls can also return other errors, when the kernel refuses a value. With the
+// fault "EIO at close", the value is in force although the write returns an error.
 var (
 	kernelReadFaults  = errnoFaults(syscall.EIO, syscall.EINTR, syscall.EMFILE)
 	kernelWriteFaults = append([]Fault{{Kind: "EIO at close", Err: syscall.EIO, Late: true}},
@@ -16,15 +16,16 @@ var (
 )
 
 // Kernel returns cgroup files whose calls fail as the plan says; the other calls go to inner. If afterWrite is not nil,
-// it is called after each write that reached inner.
+// Kernel's files call it after each write that succeeded in inner.
 func Kernel(p *Plan, inner cgroup.FS, afterWrite func(path string)) cgroup.FS {
 	return &kernel{p, inner, afterWrite}
 }
 
+// kernel has the cgroup files that Kernel returns.
 type kernel struct {
-	plan  *Plan
-	fs    cgroup.FS
-	wrote func(path string) // is called after each write that reached fs; may be nil
+	plan       *Plan
+	fs         cgroup.FS
+	afterWrite func(path string) // is called after each write that succeeded in fs; nil for none
 }
 
 func (k *kernel) ReadFile(path string) ([]byte, error) {
@@ -48,8 +49,8 @@ func (k *kernel) WriteFile(path string, data []byte) error {
 		return failed
 	}
 	err := k.fs.WriteFile(path, data)
-	if err == nil && k.wrote != nil {
-		k.wrote(path)
+	if err == nil && k.afterWrite != nil {
+		k.afterWrite(path)
 	}
 	if err == nil && f.Err != nil {
 		return failed

@@ -26,18 +26,19 @@ type Fault struct {
 
 // Plan chooses the calls that fail, and counts them.
 type Plan struct {
-	// decide returns the fault of call number n, counted from 0, or no fault. The call can have the faults in kinds.
+	// decide returns the fault of the call with the number n, counted from 0. The parameter kinds
+	// lists the possible faults of this call. The result is one of these, or the zero Fault if the call does not fail.
 	decide func(n int, call string, kinds []Fault) Fault
 
 	mu       sync.Mutex
-	disabled bool
-	calls    int
-	faults   int
-	counts   map[string]map[string]int // by call and kind
+	disabled bool                      // no call fails, and no call is counted
+	calls    int                       // the number of calls
+	faults   int                       // the number of calls with a fault
+	counts   map[string]map[string]int // the number of calls with a fault, by the call's name and the kind of the fault
 }
 
-// FailCalls returns a plan in which the calls with the numbers from first to last fail, counted from 0. A kind of call
-// can have several faults: faultIndex is the index of the fault in their list.
+// FailCalls returns a plan in which the calls with the numbers from first to last fail, counted from 0. Each kind of
+// call has a list of possible faults. faultIndex selects the fault in this list, modulo the length of the list.
 func FailCalls(first, last, faultIndex int) *Plan {
 	return &Plan{decide: func(at int, _ string, kinds []Fault) Fault {
 		if at < first || at > last {
@@ -89,12 +90,13 @@ func (p *Plan) next(call string, kinds []Fault) Fault {
 }
 
 // Off stops all faults until On is called.
-func (p *Plan) Off() { p.set(true) }
+func (p *Plan) Off() { p.setDisabled(true) }
 
 // On starts the faults again.
-func (p *Plan) On() { p.set(false) }
+func (p *Plan) On() { p.setDisabled(false) }
 
-func (p *Plan) set(off bool) {
+// setDisabled stops all faults if off is true, and starts them again if off is false.
+func (p *Plan) setDisabled(off bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.disabled = off

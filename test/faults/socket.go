@@ -13,6 +13,7 @@ import (
 // pause is the length of a delay, like the delay of a busy peer.
 const pause = 2 * time.Millisecond
 
+// Faults of calls on sockets and connections.
 var (
 	dialFaults   = errnoFaults(syscall.ECONNREFUSED, syscall.EMFILE)
 	acceptFaults = errnoFaults(syscall.EMFILE, syscall.ENOBUFS)
@@ -39,12 +40,13 @@ func Dial(p *Plan, name string) socket.Dialer {
 	}
 }
 
-// Accept returns a function that wraps a listener. Calls on the wrapped listener and on its connections fail as the
+// WrapListener returns a function that wraps a listener. Calls on the wrapped listener and on its connections fail as the
 // plan says. In the counts, the names of these calls begin with the parameter name.
-func Accept(p *Plan, name string) func(net.Listener) net.Listener {
+func WrapListener(p *Plan, name string) func(net.Listener) net.Listener {
 	return func(l net.Listener) net.Listener { return &listener{l, p, name} }
 }
 
+// opError returns the error with which package net reports that an operation on a socket failed.
 func opError(op string, err error) error {
 	if e, ok := err.(syscall.Errno); ok { //nolint:errorlint // the errors of the fault tables are not wrapped
 		err = os.NewSyscallError(op, e)
@@ -52,6 +54,7 @@ func opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: "unix", Err: err}
 }
 
+// listener is a wrapped listener whose calls fail as the plan says.
 type listener struct {
 	net.Listener
 	plan *Plan
@@ -69,6 +72,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return &conn{c, l.plan, l.name}, nil
 }
 
+// conn is a wrapped connection whose calls fail as the plan says.
 type conn struct {
 	net.Conn
 	plan *Plan

@@ -16,6 +16,7 @@ func errnoFault(e syscall.Errno) Fault {
 	}[e], Err: e}
 }
 
+// errnoFaults returns a fault for each of the errors.
 func errnoFaults(all ...syscall.Errno) []Fault {
 	var out []Fault
 	for _, e := range all {
@@ -24,6 +25,7 @@ func errnoFaults(all ...syscall.Errno) []Fault {
 	return out
 }
 
+// Faults of calls on state files. The calls that change a directory, or sync a file, have fileChangeFaults.
 var (
 	fileChangeFaults = errnoFaults(syscall.EIO, syscall.ENOSPC, syscall.EROFS, syscall.EINTR)
 	fileOpenFaults   = append(errnoFaults(syscall.EMFILE), fileChangeFaults...)
@@ -35,6 +37,7 @@ var (
 // Files returns state files whose calls fail as the plan says; the other calls go to inner.
 func Files(p *Plan, inner statefile.FS) statefile.FS { return &files{p, inner} }
 
+// files has the state files that Files returns.
 type files struct {
 	plan *Plan
 	fs   statefile.FS
@@ -87,6 +90,7 @@ func (f *files) Names() ([]string, error) {
 	return f.fs.Names()
 }
 
+// file is an open state file whose calls fail as the plan says.
 type file struct {
 	parent   *files // the state files that have this file
 	name     string

@@ -55,9 +55,9 @@ func Keys() []string {
 	return slices.Concat(jsonKeys, listKeys, nameKeys, yamlKeys)
 }
 
-// Pods returns the pods. The agent parses values of at most maxParsed bytes, and refuses longer values because of their
-// length. So some pods have one value as long as the API server accepts. The other pods have values of at most
-// maxParsed bytes.
+// Pods returns the pods. The agent parses only values of at most maxParsed bytes, and refuses a longer value because of
+// its length. So there are two kinds of pods. The first pods each have one value that is as long as the API server
+// accepts. The other pods have expensive values of at most maxParsed bytes.
 func Pods(maxParsed int) []Pod {
 	var out []Pod
 	add := func(name string, annotations map[string]string) {
@@ -109,7 +109,7 @@ func manyLabels() map[string]string {
 }
 
 // addValue adds a value to annotations and returns the annotations. It also adds annotations of Katalyst, because the
-// agent reads some keys only in pods with them.
+// agent reads some keys only in pods that have annotations of Katalyst.
 func addValue(annotations map[string]string, key string, length int, text func(int) string) map[string]string {
 	annotations[key] = text(length)
 	annotations["katalyst.kubewharf.io/qos_level"] = "dedicated_cores"

@@ -1,5 +1,6 @@
-// Package kernel runs the script of test/kernel/script on real kernels. A test runs it on the kernel of this host, in a
-// cgroup of the test. The program guest runs it on the kernels of the virtual machines of test/vm.
+// Package kernel runs the script of package test/kernel/script, which writes cgroup files, on real kernels. A test runs
+// the script on the kernel of this host, in a cgroup of the test. The program guest runs the script on the kernels of
+// the virtual machines of test/vm.
 package kernel
 
 import (
@@ -29,7 +30,7 @@ const (
 	taskEndTimeout = 10 * time.Second
 	// conditionTimeout is how long SetOnline waits until the root cpuset shows the online CPUs.
 	conditionTimeout = 2 * time.Second
-	// extraWait is how long SetOnline then waits for the other cpusets.
+	// extraWait is how long SetOnline waits for the cpusets below the root, after the root cpuset is up to date.
 	extraWait = 300 * time.Millisecond
 )
 
@@ -158,7 +159,8 @@ func (r *Real) AwaitEnd(pid int) error {
 	}
 }
 
-// Task is the loop of a task: it prints that it runs, then uses as much memory as each line of its input requests.
+// Task is the loop of a task. It first prints a line, to show that it runs. Each line of the input is a number of
+// bytes. Task allocates so much memory in addition, and prints a line when the memory is in use.
 func Task(in io.Reader, out io.Writer) {
 	var held [][]byte
 	fmt.Fprintln(out, "here")
@@ -186,8 +188,8 @@ func (r *Real) SetOnline(cpu int, online bool) error {
 	if !slices.Equal(r.controllers(), []string{""}) {
 		root = "cpuset/cpuset.cpus"
 	}
-	// The kernel updates the root cpuset first, and the cpusets below it in the same work item. While partitions own CPUs,
-	// the root never has all CPUs, so the wait then ends after conditionTimeout.
+	// The kernel updates the root cpuset first, and then the other cpusets, without a pause. If a partition owns CPUs,
+	// the root cpuset does not show these CPUs. In this case wait ends only after conditionTimeout.
 	wait(func() bool {
 		got, err := os.ReadFile(filepath.Join(r.Dir, root))
 		return err == nil && bytes.Equal(got, want)
@@ -245,8 +247,8 @@ func Record(r *Real) (script.Recording, error) {
 	return rec, err
 }
 
-// modules returns the value of Recording.Modules: "bfq" if the cgroup dir has a file of this I/O scheduler, otherwise
-// "".
+// modules returns a value for Recording.Modules, the list of optional kernel modules. The result is "bfq" if the cgroup
+// dir has a file of the I/O scheduler BFQ, otherwise "".
 func (r *Real) modules(dir string) string {
 	for _, f := range []string{dir + "/io.bfq.weight", "blkio/" + dir + "/blkio.bfq.weight"} {
 		if _, err := r.ReadFile(f); err == nil {

@@ -88,12 +88,12 @@ func newNode(t testing.TB) *node {
 	n.keeper = keeper.New(&cgroup.Tree{FS: n.kernel, Version: cgroup.V2})
 	must(t, n.keeper.Originals.Load(discarded{}, nil))
 	n.keeper.RegisterActor(keeper.CoreSched{Groups: coresched.New(kernel.NewCookies())}, lifecycle.CoreSched)
-	n.metrics = metrics.New(metrics.Build{}, metrics.Labels{})
+	n.metrics = metrics.New(metrics.Build{}, metrics.KnownLabelValues{})
 	n.con = conductor.New(conductor.Options{
 		Machine: m, Keeper: n.keeper, Key: []byte("a key of the test, 32 bytes long"), Now: time.Now,
 		Log: slog.New(slog.DiscardHandler), Recorder: n.metrics,
 		Policy: engine.Policy{
-			Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes"}, Place: true, Placement: none.Policy{},
+			Dialects: []string{"koordinator", "katalyst", "rubik", "kubernetes"}, PlacementOn: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.Burst{}, hook.Preemption{Yield: hook.YieldIdle},

@@ -52,9 +52,9 @@ func main() {
 
 // options are the flags of the command, and the output.
 type options struct {
-	socket, name, index string
-	all                 bool // also write arguments and the values of environment variables
-	out                 io.Writer
+	socket, name, index string    // the runtime's NRI socket, and the name and NRI index of this plugin
+	all                 bool      // also write arguments and the values of environment variables
+	out                 io.Writer // the file to which the messages are appended
 }
 
 // record writes messages until ctx ends or the runtime closes the connection.
@@ -75,7 +75,7 @@ func record(ctx context.Context, o options) error {
 type recorder struct {
 	o     options
 	stub  stub.Stub
-	start time.Time
+	start time.Time // when the recording began
 
 	mu sync.Mutex // held while a line is written
 }
@@ -109,8 +109,8 @@ func (r *recorder) write(l line) error {
 	return nil // if the plugin returned an error, the runtime's request would fail
 }
 
-// message returns a protobuf message as JSON; nil if m is nil.
-func message[M proto.Message](m M) json.RawMessage {
+// toJSON returns a protobuf message as JSON; nil if m is nil.
+func toJSON[M proto.Message](m M) json.RawMessage {
 	if !m.ProtoReflect().IsValid() {
 		return nil
 	}
@@ -124,8 +124,8 @@ func message[M proto.Message](m M) json.RawMessage {
 // hidden replaces each argument and each value of an environment variable.
 const hidden = "hidden"
 
-// container returns the container as it is recorded: without the option all, with hidden arguments and values.
-func (r *recorder) container(c *api.Container) *api.Container {
+// recordedContainer returns the container as it is recorded: without the option all, with hidden arguments and values.
+func (r *recorder) recordedContainer(c *api.Container) *api.Container {
 	if r.o.all || c == nil {
 		return c
 	}
@@ -140,9 +140,9 @@ func (r *recorder) container(c *api.Container) *api.Container {
 	return c
 }
 
-// event records an event about a pod, or about a container if c is not nil.
-func (r *recorder) event(name string, p *api.PodSandbox, c *api.Container) error {
-	return r.write(line{Event: name, Pod: message(p), Container: message(r.container(c))})
+// recordEvent records an event about a pod, or about a container if c is not nil.
+func (r *recorder) recordEvent(name string, p *api.PodSandbox, c *api.Container) error {
+	return r.write(line{Event: name, Pod: toJSON(p), Container: toJSON(r.recordedContainer(c))})
 }
 
 // Configure records the message, and subscribes to all events that the runtime knows. If a plugin subscribes to an
@@ -160,72 +160,72 @@ func (r *recorder) Configure(_ context.Context, config, runtime, version string)
 func (r *recorder) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) { //nolint:unparam // the stub asks for this signature
 	in := &api.SynchronizeRequest{Pods: pods}
 	for _, c := range ctrs {
-		in.Containers = append(in.Containers, r.container(c))
+		in.Containers = append(in.Containers, r.recordedContainer(c))
 	}
-	return nil, r.write(line{Event: "Synchronize", In: message(in)})
+	return nil, r.write(line{Event: "Synchronize", In: toJSON(in)})
 }
 
 // RunPodSandbox records the event.
 func (r *recorder) RunPodSandbox(_ context.Context, p *api.PodSandbox) error {
-	return r.event("RunPodSandbox", p, nil)
+	return r.recordEvent("RunPodSandbox", p, nil)
 }
 
 // UpdatePodSandbox records the event with the requested resources.
 func (r *recorder) UpdatePodSandbox(_ context.Context, p *api.PodSandbox, overhead, res *api.LinuxResources) error {
-	return r.write(line{Event: "UpdatePodSandbox", Pod: message(p), Overhead: message(overhead), Resources: message(res)})
+	return r.write(line{Event: "UpdatePodSandbox", Pod: toJSON(p), Overhead: toJSON(overhead), Resources: toJSON(res)})
 }
 
 // PostUpdatePodSandbox records the event.
 func (r *recorder) PostUpdatePodSandbox(_ context.Context, p *api.PodSandbox) error {
-	return r.event("PostUpdatePodSandbox", p, nil)
+	return r.recordEvent("PostUpdatePodSandbox", p, nil)
 }
 
 // StopPodSandbox records the event.
 func (r *recorder) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
-	return r.event("StopPodSandbox", p, nil)
+	return r.recordEvent("StopPodSandbox", p, nil)
 }
 
 // RemovePodSandbox records the event.
 func (r *recorder) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
-	return r.event("RemovePodSandbox", p, nil)
+	return r.recordEvent("RemovePodSandbox", p, nil)
 }
 
 // CreateContainer records the event and changes nothing.
 func (r *recorder) CreateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) { //nolint:unparam // the stub asks for this signature
-	return nil, nil, r.event("CreateContainer", p, c)
+	return nil, nil, r.recordEvent("CreateContainer", p, c)
 }
 
 // PostCreateContainer records the event.
 func (r *recorder) PostCreateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
-	return r.event("PostCreateContainer", p, c)
+	return r.recordEvent("PostCreateContainer", p, c)
 }
 
 // StartContainer records the event.
 func (r *recorder) StartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
-	return r.event("StartContainer", p, c)
+	return r.recordEvent("StartContainer", p, c)
 }
 
 // PostStartContainer records the event.
 func (r *recorder) PostStartContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
-	return r.event("PostStartContainer", p, c)
+	return r.recordEvent("PostStartContainer", p, c)
 }
 
 // UpdateContainer records the requested resources and changes nothing.
 func (r *recorder) UpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container, res *api.LinuxResources) ([]*api.ContainerUpdate, error) { //nolint:unparam // the stub asks for this signature
-	return nil, r.write(line{Event: "UpdateContainer", Pod: message(p), Container: message(r.container(c)), Resources: message(res)})
+	return nil, r.write(line{Event: "UpdateContainer", Pod: toJSON(p), Container: toJSON(r.recordedContainer(c)), Resources: toJSON(res)})
 }
 
 // PostUpdateContainer records the event.
 func (r *recorder) PostUpdateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
-	return r.event("PostUpdateContainer", p, c)
+	return r.recordEvent("PostUpdateContainer", p, c)
 }
 
 // StopContainer records the event.
 func (r *recorder) StopContainer(_ context.Context, p *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) { //nolint:unparam // the stub asks for this signature
-	return nil, r.event("StopContainer", p, c)
+	return nil, r.recordEvent("StopContainer", p, c)
 }
 
 // RemoveContainer records the event.
 func (r *recorder) RemoveContainer(_ context.Context, p *api.PodSandbox, c *api.Container) error {
-	return r.event("RemoveContainer", p, c)
+	return r.recordEvent("RemoveContainer", p, c)
 }

@@ -109,9 +109,9 @@ func (a admitted) kubeletAdmits(t *rapid.T) (out verdict) {
 // weAdmit asks the engine.
 func (a admitted) weAdmit(t *rapid.T) (out verdict) {
 	p := engine.Policy{
-		Dialects: intent.Dialects(), Place: true, Hooks: []hook.Hook{hook.CPUSetOptions{}},
+		Dialects: intent.Dialects(), PlacementOn: true, Hooks: []hook.Hook{hook.CPUSetOptions{}},
 		Pools:     placement.Pools{Online: a.m.Online(), Shared: a.m.Online(), Reclaimed: a.m.Online()},
-		Placement: &pools.Policy{Tree: choose.NewTree(a.m), Sizing: pools.NewSizing(a.m), Whole: pools.WholeGuaranteed},
+		Placement: &pools.Policy{Tree: choose.NewTree(a.m), Sizing: pools.NewSizing(a.m), WholeCPUs: pools.WholeGuaranteed},
 		Rules:     intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 		Topology:  engine.TopologyManager{Policy: a.policy, PodScope: a.scope == "pod", RefuseUnaligned: true},
 	}

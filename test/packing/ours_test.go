@@ -28,7 +28,7 @@ func newOurs(tb testing.TB, m *topology.Machine) allocator {
 	all := m.Online()
 	sizing := pools.NewSizing(m)
 	return &ours{tb: tb, shared: map[int]event{}, state: engine.NewState(m, engine.Policy{
-		Place: true, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all},
+		PlacementOn: true, Dialects: intent.Dialects(), Pools: placement.Pools{Online: all, Shared: all, Reclaimed: all},
 		Placement: &pools.Policy{Tree: choose.NewTree(m), Sizing: sizing, NearDevices: true}, Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}},
 	})}
 }

@@ -10,22 +10,23 @@ import (
 	"strings"
 )
 
-// words returns the words without a value that may follow the language of a fence. The words node and forward are for
-// test/vm/install, which runs a block on nodes.
-func words() []string {
+// wordsWithoutValue returns those words after the language of a fence that can stand without a value. The words node and forward
+// are for package test/vm/install, which runs the block of a page on the nodes of a cluster.
+func wordsWithoutValue() []string {
 	return []string{"agent", "interrupt", "background", "manual", "node", "forward"}
 }
 
-// placeholderPattern matches a word that says with which value to replace a text of the page, such as NAMESPACE/POD=shop/db.
+// placeholderPattern matches a word of the form PLACEHOLDER=value, such as NAMESPACE/POD=shop/db. The value replaces
+// the text before the = in the commands of the page.
 var placeholderPattern = regexp.MustCompile(`^\[?[A-Za-z][A-Za-z0-9/._-]*\]?=.+$`)
 
-// Check returns an error if one of the block's words is unknown or has a wrong value, or if the test in by= does not
-// exist. root is the directory of the repository.
+// Check returns an error if one of the block's words is unknown or has a wrong value. It also returns an error if the
+// word by names a test that does not exist. root is the directory of the repository.
 func (b Block) Check(root string) error {
 	for _, w := range b.Words {
 		name, value, _ := strings.Cut(w, "=")
 		switch {
-		case slices.Contains(words(), w), name == "agent":
+		case slices.Contains(wordsWithoutValue(), w), name == "agent":
 		case name == "exit":
 			if _, err := strconv.Atoi(value); err != nil {
 				return fmt.Errorf("%q is not an exit code", w)
@@ -39,7 +40,7 @@ func (b Block) Check(root string) error {
 		}
 	}
 	if b.Has("background") && (len(b.Commands) != 1 || b.Commands[0].Want == nil) {
-		return fmt.Errorf("the word background is for a console block with one command and the output that the command prints when it is ready")
+		return fmt.Errorf("the word %q needs a console block with one command, and with the output that the command prints when it is ready; the block has %d commands", "background", len(b.Commands))
 	}
 	return nil
 }

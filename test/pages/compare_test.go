@@ -68,7 +68,7 @@ func TestBadBlocks(t *testing.T) {
 		{"a command that is not run", "```text\n$ trimtab status\n```", "must be in a fence"},
 		{"a fence without end", "```sh\nx\n", "has no end"},
 		{"a console without command", "```console\nx\n```", "begins with a command"},
-		{"no output to wait for", "```console background\n$ trimtab demo --serve\n```", "background is for"},
+		{"no output to wait for", "```console background\n$ trimtab demo --serve\n```", "needs a console block with one command"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := parse("page.md", c.text)

@@ -123,8 +123,8 @@ func (s *Sandbox) configFile() string {
 	return file
 }
 
-// command returns a command that runs a script in a shell. The shell starts in the directory and with the variables in
-// which the previous script ended.
+// command returns a command that runs a script in a shell. The shell begins with the working directory and the
+// environment variables that the previous script had at its end.
 func (s *Sandbox) command(ctx context.Context, script string) *exec.Cmd {
 	saved := filepath.Join(s.dir, "variables")
 	script = fmt.Sprintf("[ ! -f %[1]s ] || . %[1]s; trap '{ export -p | grep -v TRIMTAB_CONFIG=..$; echo \"cd $PWD\"; } >%[1]s' EXIT\n%s", saved, script)

@@ -89,7 +89,7 @@ func TestStartedWithoutAgent(t *testing.T) {
 // malformed has malformed annotations with a part of the problem that the agent reports for each.
 var malformed = []struct{ name, class, key, value, reason string }{
 	{"json", "LSR", assigned, `{"cpuset":"1"`, "malformed JSON"},
-	{"list", "LSR", assigned, `{"cpuset":"1-0"}`, "runs backwards"},
+	{"list", "LSR", assigned, `{"cpuset":"1-0"}`, "the end is below the start"},
 	{"cpu", "LSR", assigned, `{"cpuset":"64"}`, "64"},
 	{"units", "BE", extended, `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":"half"}}}}`, "not a quantity"},
 	{"gpu", "", devices, `{"gpu":"all"}`, ""},

@@ -59,7 +59,7 @@ func (c *Containerd) cleanUp() {
 
 // removePods removes all pods. It logs errors, because the rest of the cleanup removes what is left.
 func (c *Containerd) removePods() {
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	pods, err := c.direct.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	if err != nil {
@@ -81,6 +81,7 @@ func (c *Containerd) removePods() {
 	}
 }
 
+// showLog logs the last lines of containerd's log.
 func (c *Containerd) showLog() {
 	b, err := os.ReadFile(c.logFile())
 	if err != nil {

@@ -14,7 +14,7 @@ type settings struct {
 	release                     Release
 	nriTimeout, nriRegistration time.Duration
 	logLevel                    string
-	nri                         bool
+	nri                         bool     // NRI is enabled
 	extra                       []string // TOML that is appended to the configuration
 	// wrap returns the program that containerd starts in place of runc; nil for runc itself.
 	wrap func(runc string) string
@@ -46,7 +46,8 @@ const (
 	V16            // 1.6, the package of Debian 12: it has no NRI, and its CRI has no event stream
 )
 
-// WithRelease runs a containerd of an older release line. The test must call Privately.
+// WithRelease runs a containerd of the older release line r. Such a containerd makes sockets in a fixed directory in
+// /run, so the test must run in a process of its own, by a call of Privately.
 func WithRelease(r Release) Option { return func(s *settings) { s.release = r } }
 
 // Release returns the release line of the running containerd.
@@ -59,10 +60,10 @@ func WithLogLevel(level string) Option { return func(s *settings) { s.logLevel =
 func WithConfig(toml string) Option { return func(s *settings) { s.extra = append(s.extra, toml) } }
 
 // config returns containerd's configuration file. All paths in it are below dir, so that two private containerds share
-// no file. restrict_oom_score_adj is set, because without CAP_SYS_RESOURCE and this key runc fails without a useful
-// message. There is no metrics address, because all private containerds would use the same port. The timeout of
-// task.state is longer than containerd's default of two seconds. On a busy machine a shim may not answer within two
-// seconds, and StopPodSandbox then fails.
+// no file. It sets restrict_oom_score_adj, because the tests can run without CAP_SYS_RESOURCE. runc would then fail
+// without a useful message. It sets no metrics address, because all private containerds would use the same port. The
+// timeout of task.state is longer than containerd's default of two seconds. On a busy machine a shim sometimes needs
+// more than two seconds to answer, and StopPodSandbox would then fail.
 func (s *settings) config(dir, sandboxImage string, t *tools) string {
 	runc := t.runc
 	if s.wrap != nil {
@@ -143,7 +144,8 @@ const nriTemplate = `[plugins.'io.containerd.nri.v1.nri']
   plugin_request_timeout = 'NRI_REQUEST'
 `
 
-// configTemplate17 is the configuration of containerd 1.7. Without the table of NRI it is also the one of 1.6.
+// configTemplate17 is the configuration of containerd 1.7. Without the NRI table at its end, it is the configuration of
+// containerd 1.6.
 const configTemplate17 = `version = 2
 root = 'DIR/root'
 state = 'DIR/state'

@@ -18,21 +18,20 @@ import (
 	"github.com/trimtab/trimtab/test/real/view"
 )
 
-// viewTimeout is how long a test waits for a report of the probe, or for the end of a container.
+// viewTimeout is how long a test waits for a report of the test program in a container, or for the end of a container.
 const viewTimeout = 30 * time.Second
 
 // ContainerID is the runtime's id of a container.
 type ContainerID string
 
-// View is the report that the probe prints when it starts. The probe is the program that runs in the containers of
-// tests.
+// View is the report that the probe prints when it starts. The probe is the test program that runs in the containers.
 type View = view.View
 
-// ContainerSpec describes a container. The default Image has the probe. Args are the arguments of the program in the
-// image, such as "exit", "3" for the probe.
+// ContainerSpec describes a container. If Image is "", the container runs the image with the probe (see View). Args are
+// the arguments of the program in the image. For example, "exit", "3" makes the probe exit with the code 3.
 type ContainerSpec struct {
 	Name        string
-	Attempt     uint32
+	Attempt     uint32 // how often the kubelet has created the container before
 	Image       string
 	Args        []string
 	Env         map[string]string
@@ -68,7 +67,7 @@ func (c *Containerd) TryCreateContainer(pod PodID, spec ContainerSpec) (Containe
 		spec.Name = "c-" + uid()[:8]
 	}
 	config := c.containerConfig(spec, record.spec)
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	answer, err := c.client.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: string(pod), Config: config, SandboxConfig: record.config})
 	if err != nil {
@@ -89,6 +88,7 @@ func (c *Containerd) CreateRequest(pod PodID, spec ContainerSpec) *cri.CreateCon
 	return &cri.CreateContainerRequest{PodSandboxId: string(pod), Config: c.containerConfig(spec, record.spec), SandboxConfig: record.config}
 }
 
+// containerConfig returns the CRI's configuration of a container in a pod.
 func (c *Containerd) containerConfig(s ContainerSpec, pod PodSpec) *cri.ContainerConfig {
 	labels := map[string]string{
 		"io.kubernetes.container.name": s.Name, "io.kubernetes.pod.name": pod.Name,
@@ -125,7 +125,7 @@ func (c *Containerd) StartContainer(id ContainerID) {
 
 // TryStartContainer starts a created container, and returns an error instead of ending the test.
 func (c *Containerd) TryStartContainer(id ContainerID) error {
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	_, err := c.client.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: string(id)})
 	return err
@@ -147,7 +147,7 @@ func (c *Containerd) UpdateResources(id ContainerID, r *cri.LinuxContainerResour
 
 // TryUpdateResources sends UpdateContainerResources, and returns an error instead of ending the test.
 func (c *Containerd) TryUpdateResources(id ContainerID, r *cri.LinuxContainerResources) error {
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	_, err := c.client.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: string(id), Linux: r})
 	return err
@@ -161,7 +161,7 @@ func (c *Containerd) StopContainer(id ContainerID) {
 
 // TryStopContainer stops a container with a grace period, and returns an error instead of ending the test.
 func (c *Containerd) TryStopContainer(id ContainerID) error {
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	_, err := c.client.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: string(id), Timeout: 10})
 	return err
@@ -175,7 +175,7 @@ func (c *Containerd) RemoveContainer(id ContainerID) {
 
 // TryRemoveContainer removes a container, and returns an error instead of ending the test.
 func (c *Containerd) TryRemoveContainer(id ContainerID) error {
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	if _, err := c.client.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: string(id)}); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (c *Containerd) ContainerPID(id ContainerID) int {
 
 // status returns the runtime's status of a container and the pid of its first process; 0 if there is none.
 func (c *Containerd) status(id ContainerID) (*cri.ContainerStatus, int, error) {
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	answer, err := c.client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: string(id), Verbose: true})
 	if err != nil {
@@ -248,7 +248,7 @@ func (c *Containerd) FirstView(id ContainerID) View {
 // TryFirstView waits for the first report of a probe, and returns an error instead of ending the test.
 func (c *Containerd) TryFirstView(id ContainerID) (View, error) {
 	var seen View
-	return seen, c.line(id, 0, func(line string) error { return json.Unmarshal([]byte(line), &seen) })
+	return seen, c.awaitLine(id, 0, func(line string) error { return json.Unmarshal([]byte(line), &seen) })
 }
 
 // LogFile returns the path of a container's log file.
@@ -258,14 +258,15 @@ func (c *Containerd) LogFile(id ContainerID) string {
 	return c.containers[id].logFile
 }
 
-// TryInForce waits for the second report of a probe that runs with the argument await. It returns when the probe
-// started, and when the probe had seen all values of the arguments in the files of its cgroup.
+// TryInForce waits for the second report of a probe. The probe must run with the argument "await" and a list of cgroup
+// files with values. The result started is the time at which the probe started. The result seen is the time at which
+// all these files had their values.
 func (c *Containerd) TryInForce(id ContainerID) (started, seen time.Time, err error) {
 	first, err := c.TryFirstView(id)
 	if err != nil {
 		return started, seen, err
 	}
-	err = c.line(id, 1, func(line string) error {
+	err = c.awaitLine(id, 1, func(line string) error {
 		ns, err := strconv.ParseInt(line, 10, 64)
 		seen = time.Unix(0, ns)
 		return err
@@ -273,8 +274,8 @@ func (c *Containerd) TryInForce(id ContainerID) (started, seen time.Time, err er
 	return time.Unix(0, first.Started), seen, err
 }
 
-// line waits until a container's log has line n, counted from 0, and passes this line to the function read.
-func (c *Containerd) line(id ContainerID, n int, read func(string) error) error {
+// awaitLine waits until a container's log has line n, counted from 0, and passes this line to the function read.
+func (c *Containerd) awaitLine(id ContainerID, n int, read func(string) error) error {
 	c.mu.Lock()
 	record, ok := c.containers[id]
 	c.mu.Unlock()
@@ -294,6 +295,7 @@ func (c *Containerd) line(id ContainerID, n int, read func(string) error) error 
 	})
 }
 
+// firstLine returns the first line of a container's standard output in the text of a log file (see lineOf).
 func firstLine(text string) (string, bool) { return lineOf(text, 0) }
 
 // lineOf returns line n, counted from 0, of a container's standard output in the text of a log file. The entries have
@@ -366,7 +368,7 @@ func (c *Containerd) WriteKernelFile(id ContainerID, file, value string) {
 // file returns the path of a cgroup's file in the hierarchy of the file's controller.
 func (c *Containerd) file(cgroup, file string) (string, error) {
 	controller, _, _ := strings.Cut(file, ".")
-	h, err := host.For(c.hierarchies, controller)
+	h, err := host.HierarchyFor(c.hierarchies, controller)
 	if err != nil {
 		return "", err
 	}
@@ -376,7 +378,7 @@ func (c *Containerd) file(cgroup, file string) (string, error) {
 // CgroupVersion returns the cgroup version of the hierarchy with the cpuset controller. On a host with both versions
 // this is 1.
 func (c *Containerd) CgroupVersion() int {
-	if h, err := host.For(c.hierarchies, "cpuset"); err == nil && h.Unified {
+	if h, err := host.HierarchyFor(c.hierarchies, "cpuset"); err == nil && h.Unified {
 		return 2
 	}
 	return 1

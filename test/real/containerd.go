@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	startTimeout = 60 * time.Second // the first start on a busy machine is slow
-	stopTimeout  = 20 * time.Second
-	callTimeout  = 60 * time.Second
-	logTail      = 60 // lines of containerd's log that a failed test shows
+	startTimeout = 60 * time.Second // until the CRI answers; the first start on a busy machine is slow
+	stopTimeout  = 20 * time.Second // until the daemon has ended after a signal
+	callTimeout  = 60 * time.Second // of one CRI call
+	logTail      = 60               // lines of containerd's log that a failed test shows
 )
 
 // Client has the runtime and image services of the CRI on one connection.
@@ -36,8 +36,8 @@ type Client struct {
 	cri.ImageServiceClient
 }
 
-// Containerd is one private runtime. Its Try methods are safe for any goroutine. The others may end the test, so only
-// the test's goroutine may call them.
+// Containerd is one private runtime. Any goroutine may call the methods with the prefix Try. All other methods can end
+// the test, so only the goroutine of the test may call them.
 type Containerd struct {
 	t testing.TB
 	*instance
@@ -55,7 +55,9 @@ type instance struct {
 	direct      Client // connected to containerd itself
 	dismiss     func() // tells the watcher process that the test cleans up by itself
 
-	making sync.Mutex // held while a cgroup is made: a new cpuset of version 1 has no CPUs at first, and cgroups below it would get none
+	// cgroupMu is held while a cgroup is made. A new cpuset of cgroup version 1 has no CPUs at first. A cgroup that is
+	// made below it at this time would also get no CPUs.
+	cgroupMu sync.Mutex
 
 	mu         sync.Mutex
 	process    *os.Process   // nil while containerd is stopped
@@ -86,7 +88,8 @@ func Start(t testing.TB, opts ...Option) *Containerd {
 	return c
 }
 
-// For returns the same runtime, which reports failures to another test, such as a subtest.
+// For returns the same runtime for use in another test, such as a subtest. Failures of the result's methods end that
+// test.
 func (c *Containerd) For(t testing.TB) *Containerd {
 	t.Helper()
 	return &Containerd{t, c.instance}
@@ -95,7 +98,7 @@ func (c *Containerd) For(t testing.TB) *Containerd {
 // setUp makes the directory, the images, the cgroup parent and the configuration. At the end of the test, also after an
 // error, cleanUp removes them.
 func (c *Containerd) setUp(s *settings) (err error) {
-	if s.release != Newest && !private() {
+	if s.release != Newest && !hasPrivateMounts() {
 		return errors.New("this release keeps its shims' sockets in /run/containerd: the test must call Privately")
 	}
 	c.release = s.release
@@ -116,10 +119,10 @@ func (c *Containerd) setUp(s *settings) (err error) {
 			return err
 		}
 	}
-	if err := c.watch(); err != nil {
+	if err := c.startReaper(); err != nil {
 		return err
 	}
-	if err := host.Make(c.hierarchies, c.parent); err != nil {
+	if err := host.MakeCgroup(c.hierarchies, c.parent); err != nil {
 		return err
 	}
 	if c.images, err = registry.Start(c.tools.probe); err != nil {
@@ -136,8 +139,8 @@ func (c *Containerd) setUp(s *settings) (err error) {
 	return os.WriteFile(c.configFile(), []byte(text), 0o600)
 }
 
-// watch starts the program reap, which cleans up if the test process ends before its own cleanup.
-func (c *Containerd) watch() error {
+// startReaper starts the program reap, which cleans up if the test process ends before its own cleanup.
+func (c *Containerd) startReaper() error {
 	program := filepath.Join(c.dir, "bin/reap")
 	// A concurrent fork would inherit the open file, and a file that is open for writing cannot be executed.
 	syscall.ForkLock.RLock()
@@ -163,8 +166,10 @@ func (c *Containerd) watch() error {
 	return nil
 }
 
+// configFile returns the path of containerd's configuration file.
 func (c *Containerd) configFile() string { return filepath.Join(c.dir, "config.toml") }
 
+// logFile returns the path of containerd's log.
 func (c *Containerd) logFile() string { return filepath.Join(c.dir, "containerd.log") }
 
 // Socket returns the path of the CRI socket.
@@ -320,7 +325,7 @@ func (c *Containerd) Kill9AndRestart() {
 
 // pull pulls the images of the pause container and the probe.
 func (c *Containerd) pull() error {
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	for _, name := range []string{"pause", "probe"} {
 		spec := &cri.ImageSpec{Image: c.images.Image(name)}
@@ -331,8 +336,8 @@ func (c *Containerd) pull() error {
 	return nil
 }
 
-// call returns the context of one CRI call.
-func (c *Containerd) call() (context.Context, context.CancelFunc) {
+// callContext returns the context of one CRI call.
+func (c *Containerd) callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), callTimeout)
 }
 

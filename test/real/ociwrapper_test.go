@@ -108,7 +108,7 @@ hooks: {ulimits: {enabled: true}}
 	if err := os.Chmod(decisions, 0o777); err != nil { //nolint:gosec // the fault of this test
 		t.Fatal(err)
 	}
-	if err := c.TryStartContainer(closed); err == nil || !strings.Contains(err.Error(), "trimtab-oci: "+decisions) {
+	if err := c.TryStartContainer(closed); err == nil || !strings.Contains(err.Error(), "trimtab-oci: directory "+decisions) {
 		t.Errorf("a container starts without its decision: %v", err)
 	}
 
@@ -119,7 +119,7 @@ hooks: {ulimits: {enabled: true}}
 	}
 	open := c.CreateContainer(c.RunPod(limited("open")), real.ContainerSpec{Name: "main"})
 	c.StartContainer(open)
-	byWrapper(t, a, "open", false, "trimtab-oci could not apply the decision: "+decisions)
+	byWrapper(t, a, "open", false, "trimtab-oci could not apply the decision: directory "+decisions)
 	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", c.ContainerPID(open)))
 	if err != nil || strings.Contains(strings.Join(strings.Fields(string(limits)), " "), "Max core file size 256 512") {
 		t.Errorf("limits: %s, %v", limits, err)

@@ -28,7 +28,7 @@ const (
 	Guaranteed QoS = "guaranteed"
 )
 
-// PodSpec describes a pod. Empty fields get values that are unique within the test.
+// PodSpec describes a pod. If Name or UID is empty, the pod gets a value that is unique within the test.
 type PodSpec struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
@@ -65,7 +65,7 @@ func (c *Containerd) AddNetwork() {
 		os.WriteFile(filepath.Join(c.dir, "cni/conf.d/10-none.conflist"), []byte(`{"cniVersion": "1.0.0", "name": "none", "plugins": [{"type": "none"}]}`), 0o600),
 	))
 	Eventually(c.t, startTimeout, func() error {
-		ctx, cancel := c.call()
+		ctx, cancel := c.callContext()
 		defer cancel()
 		status, err := c.direct.Status(ctx, &cri.StatusRequest{})
 		for _, s := range status.GetStatus().GetConditions() {
@@ -87,13 +87,13 @@ func (c *Containerd) RunPod(spec PodSpec) PodID {
 
 // TryRunPod makes the pod's cgroup and runs its sandbox, and returns an error instead of ending the test.
 func (c *Containerd) TryRunPod(spec PodSpec) (PodID, error) {
-	spec = completed(spec)
+	spec = withDefaults(spec)
 	cgroup := filepath.Join(c.parent, podCgroup(spec))
 	if err := c.makePodCgroup(cgroup, spec); err != nil {
 		return "", err
 	}
 	config := c.podConfig(spec, cgroup)
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	answer, err := c.client.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: config})
 	if err != nil {
@@ -106,8 +106,8 @@ func (c *Containerd) TryRunPod(spec PodSpec) (PodID, error) {
 	return pod, nil
 }
 
-// completed returns a spec with values for its empty fields.
-func completed(s PodSpec) PodSpec {
+// withDefaults returns a spec with values for its empty fields.
+func withDefaults(s PodSpec) PodSpec {
 	if s.UID == "" {
 		s.UID = uid()
 	}
@@ -138,6 +138,7 @@ func podCgroup(s PodSpec) string {
 	return "kubepods/" + string(s.QoS) + "/pod" + s.UID
 }
 
+// podConfig returns the CRI's configuration of a pod's sandbox. cgroup is the pod's cgroup.
 func (c *Containerd) podConfig(s PodSpec, cgroup string) *cri.PodSandboxConfig {
 	labels := map[string]string{
 		"io.kubernetes.pod.name": s.Name, "io.kubernetes.pod.namespace": s.Namespace, "io.kubernetes.pod.uid": s.UID,
@@ -165,9 +166,9 @@ func (c *Containerd) podConfig(s PodSpec, cgroup string) *cri.PodSandboxConfig {
 
 // makePodCgroup makes the pod's cgroup, as a kubelet does before it calls the runtime.
 func (c *Containerd) makePodCgroup(cgroup string, s PodSpec) error {
-	c.making.Lock()
-	defer c.making.Unlock()
-	if err := host.Make(c.hierarchies, cgroup); err != nil {
+	c.cgroupMu.Lock()
+	defer c.cgroupMu.Unlock()
+	if err := host.MakeCgroup(c.hierarchies, cgroup); err != nil {
 		return err
 	}
 	r := s.Resources
@@ -218,7 +219,7 @@ func set(values map[string]string, file string, value int64) {
 // StopPod stops the pod's sandbox and containers.
 func (c *Containerd) StopPod(pod PodID) {
 	c.t.Helper()
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	_, err := c.client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: string(pod)})
 	c.check("stop pod", err)
@@ -232,7 +233,7 @@ func (c *Containerd) RemovePod(pod PodID) {
 
 // TryRemovePod stops and removes the pod and its cgroup, and returns an error instead of ending the test.
 func (c *Containerd) TryRemovePod(pod PodID) error {
-	ctx, cancel := c.call()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	if _, err := c.client.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: string(pod)}); err != nil {
 		return err

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// testNameVariable is an environment variable. In a process with private mounts it has the name of the test that the process
-// runs.
+// testNameVariable is an environment variable. In a process with private mounts it has the name of the test that the
+// process runs.
 const testNameVariable = "TRIMTAB_TEST_PRIVATELY"
 
-// private reports whether this process has private mounts.
-func private() bool { return os.Getenv(testNameVariable) != "" }
+// hasPrivateMounts reports whether this process has private mounts.
+func hasPrivateMounts() bool { return os.Getenv(testNameVariable) != "" }
 
 // Privately runs the calling test in a new process with private mounts and an empty /run. containerd before 2.0 makes
 // its shims' sockets in a fixed directory in /run, and a test must not change that directory of the host. Privately
@@ -22,14 +22,14 @@ func private() bool { return os.Getenv(testNameVariable) != "" }
 // parameter env has additional environment variables of the new process.
 func Privately(t *testing.T, env ...string) bool {
 	t.Helper()
-	return unshared(t, syscall.CLONE_NEWNS, env)
+	return runUnshared(t, syscall.CLONE_NEWNS, env)
 }
 
 // WithOwnNetwork does the same as Privately. The new process also has its own network namespace, in which only the
 // loopback interface is up.
 func WithOwnNetwork(t *testing.T, env ...string) bool {
 	t.Helper()
-	if !unshared(t, syscall.CLONE_NEWNS|syscall.CLONE_NEWNET, env) {
+	if !runUnshared(t, syscall.CLONE_NEWNS|syscall.CLONE_NEWNET, env) {
 		return false
 	}
 	if out, err := exec.CommandContext(t.Context(), "ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
@@ -38,8 +38,8 @@ func WithOwnNetwork(t *testing.T, env ...string) bool {
 	return true
 }
 
-// unshared runs the calling test in a new process with the given new namespaces, for Privately.
-func unshared(t *testing.T, namespaces uintptr, env []string) bool {
+// runUnshared runs the calling test in a new process with the given new namespaces, for Privately.
+func runUnshared(t *testing.T, namespaces uintptr, env []string) bool {
 	t.Helper()
 	needRoot(t)
 	if os.Getenv(testNameVariable) == t.Name() {

@@ -70,7 +70,7 @@ func TestRecordedChurn(t *testing.T) {
 		t.Errorf("record: %v\n%s", err, said.String())
 	}
 	out, err := exec.CommandContext(t.Context(), a.path, "replay", file).CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte(", 0 with another decision")) || last < 30 {
+	if err != nil || !bytes.Contains(out, []byte(", 0 with a different decision than recorded")) || last < 30 {
 		t.Errorf("replay of %d lines: %v\n%s", last, err, out)
 	}
 	t.Logf("%s", out)

@@ -22,7 +22,7 @@ type Snapshot map[string]string
 // Findings are the results of a sampler. A test should print the number of samples, because few samples without a
 // violation prove little.
 type Findings struct {
-	Samples    int      // consistent snapshots, which the function judge has checked
+	Samples    int      // snapshots that the function judge has checked, because two passes in a row agreed
 	Torn       int      // passes that differed from the pass before, and were discarded
 	Reads      int      // files read
 	Containers int      // the largest number of containers in a snapshot
@@ -33,7 +33,7 @@ type Findings struct {
 
 // String returns the numbers in one line.
 func (f Findings) String() string {
-	return fmt.Sprintf("%d samples of up to %d containers (%d states, %d torn passes, %d cgroup reads), %d violations",
+	return fmt.Sprintf("%d samples of up to %d containers (%d states, %d discarded passes, %d cgroup reads), %d violations",
 		f.Samples, f.Containers, f.States, f.Torn, f.Reads, f.Violations)
 }
 
@@ -46,18 +46,18 @@ const maxErrors = 10
 // The sampler can miss a state that lasts for less than two passes.
 type Sampler struct {
 	root, file string                // the watched directory, and the name of the file that is read in each directory
-	keep       func(dir string) bool // reports whether a directory is a watched container
+	isWatched  func(dir string) bool // reports whether a directory is the cgroup of a watched container
 	judge      func(Snapshot) error  // returns an error for a snapshot that must not occur
 	open       map[string]*os.File   // the open cpuset file of each directory
 	begun      map[string]bool       // the directories of containers whose program runs
-	stop       chan struct{}
-	stopped    chan struct{}
-	once       sync.Once
-	found      Findings
+	stop       chan struct{}         // closed when the sampler must end
+	stopped    chan struct{}         // closed when the sampler has ended
+	once       sync.Once             // closes stop
+	found      Findings              // the results so far; other goroutines may read them when stopped is closed
 }
 
-// Sample starts a sampler of this runtime's containers, without sandboxes. The sampler calls judge for each snapshot,
-// and stops at the end of the test.
+// Sample starts a sampler of the containers of this runtime. It does not watch the sandbox containers of pods. The
+// sampler calls judge for each snapshot, and stops at the end of the test.
 func (c *Containerd) Sample(judge func(Snapshot) error) *Sampler {
 	c.t.Helper()
 	return NewSampler(c.t, c.parent, c.isContainer, judge)
@@ -80,12 +80,12 @@ func NewSampler(t testing.TB, root string, keep func(dir string) bool, judge fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := host.For(all, "cpuset")
+	h, err := host.HierarchyFor(all, "cpuset")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Sampler{
-		root: filepath.Join(h.Mount, root), file: "cpuset.effective_cpus", keep: keep, judge: judge,
+		root: filepath.Join(h.Mount, root), file: "cpuset.effective_cpus", isWatched: keep, judge: judge,
 		open: map[string]*os.File{}, begun: map[string]bool{}, stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if h.Unified {
@@ -103,6 +103,7 @@ func (s *Sampler) Stop() Findings {
 	return s.found
 }
 
+// run takes samples in a loop, until stop is closed.
 func (s *Sampler) run() {
 	defer close(s.stopped)
 	defer func() {
@@ -111,13 +112,13 @@ func (s *Sampler) run() {
 		}
 	}()
 	var judged Snapshot
-	for before := s.pass(); ; {
+	for before := s.readLists(); ; {
 		select {
 		case <-s.stop:
 			return
 		default:
 		}
-		now := s.pass()
+		now := s.readLists()
 		if !maps.Equal(before, now) {
 			s.found.Torn++
 			before = now
@@ -138,8 +139,8 @@ func (s *Sampler) run() {
 	}
 }
 
-// pass reads the CPU list of every watched directory once. It leaves out cgroups that are removed meanwhile.
-func (s *Sampler) pass() Snapshot {
+// readLists reads the CPU list of every watched directory once. It leaves out cgroups that are removed meanwhile.
+func (s *Sampler) readLists() Snapshot {
 	seen := Snapshot{}
 	s.walk(s.root, "", seen)
 	for dir, f := range s.open {
@@ -154,7 +155,7 @@ func (s *Sampler) pass() Snapshot {
 
 // walk adds the watched directories in path to a snapshot. rel is the same path, relative to the root of the sampler.
 func (s *Sampler) walk(path, rel string, seen Snapshot) {
-	if rel != "" && s.keep(rel) {
+	if rel != "" && s.isWatched(rel) {
 		if list, err := s.read(path, rel); err == nil {
 			seen[rel] = list
 		}
@@ -215,8 +216,9 @@ func (s *Sampler) hasBegun(path, rel string) bool {
 	return s.begun[rel]
 }
 
-// NoSharing returns a function judge for Sample. It returns an error if a container for which exclusive returns true
-// shares a CPU with another container. The function exclusive is called for every sample, so its result may change.
+// NoSharing returns a function for the parameter judge of Sample. That function returns an error if an exclusive
+// container shares a CPU with another container. It calls the function exclusive for every sample to find out whether a
+// container is exclusive, so this can change during the test.
 func NoSharing(exclusive func(dir string) bool) func(Snapshot) error {
 	return func(s Snapshot) error {
 		sets := make(map[string]map[int]bool, len(s))
@@ -231,7 +233,7 @@ func NoSharing(exclusive func(dir string) bool) func(Snapshot) error {
 			if !exclusive(dir) {
 				continue
 			}
-			if cpu, other, shared := sharing(dir, sets); shared {
+			if cpu, other, shared := sharedCPU(dir, sets); shared {
 				return fmt.Errorf("CPU %d of %s (%s) is also in %s (%s)", cpu, dir, s[dir], other, s[other])
 			}
 		}
@@ -239,8 +241,8 @@ func NoSharing(exclusive func(dir string) bool) func(Snapshot) error {
 	}
 }
 
-// sharing returns a CPU that a container shares with another container, and the directory of the other one.
-func sharing(dir string, sets map[string]map[int]bool) (cpu int, other string, shared bool) {
+// sharedCPU returns a CPU that a container shares with another container, and the directory of the other one.
+func sharedCPU(dir string, sets map[string]map[int]bool) (cpu int, other string, shared bool) {
 	for other, cpus := range sets {
 		if other == dir {
 			continue

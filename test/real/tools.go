@@ -20,8 +20,10 @@ type tools struct {
 	probe, reap []byte             // the programs in test/real/probe and test/real/reap
 }
 
+// containerd returns the path of the daemon's program of a release line.
 func (t *tools) containerd(r Release) string { return filepath.Join(t.dirs[r], "containerd") }
 
+// shim returns the path of the shim's program of a release line.
 func (t *tools) shim(r Release) string { return filepath.Join(t.dirs[r], "containerd-shim-runc-v2") }
 
 // prepared calls prepare once per test process, and returns the same result to all callers.

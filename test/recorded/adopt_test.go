@@ -170,7 +170,7 @@ func reported(agent status.Source) (owned, cpus map[string]string) {
 func adopt(t *testing.T, found *left) {
 	t.Helper()
 	s := load(t, found.Scenario, found.Cgroup)
-	o, err := sim.NodeOf(s)
+	o, err := sim.AgentOptionsFor(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func Open(t *testing.T, file string) *Book {
 	return b
 }
 
-// AddItem adds the texts of an item. If recordDir is set, Keep also writes the texts to files.
+// AddItem adds the texts of an item. If recordDir is set, AddItem also writes the texts to files.
 func (b *Book) AddItem(t testing.TB, item string, texts ...*Text) {
 	t.Helper()
 	hashes := make([]string, len(texts))

@@ -75,13 +75,13 @@ func playScenario(t *testing.T, s *scenario.Scenario) *Text {
 		InMemory: true, Patience: time.Minute, Agent: newAgent, BeforeStart: p.ready, AfterStep: p.after,
 		Observe: func(e sim.Event) {
 			if e.Kind != "Synchronize" { // the answer comes before the change is applied, in no fixed order
-				p.text.JSON("runtime", e)
+				p.text.AddJSON("runtime", e)
 			}
 		},
-		ResourcesSent: func(e sim.SentUpdate) { p.text.JSON("sent", e) },
+		ResourcesSent: func(e sim.SentUpdate) { p.text.AddJSON("sent", e) },
 	})
 	if unmet := (*sim.UnmetError)(nil); errors.As(err, &unmet) {
-		p.text.JSON("unmet", unmet.Wants) // after such a long pause some wants of a scenario may not hold
+		p.text.AddJSON("unmet", unmet.Wants) // after such a long pause some wants of a scenario may not hold
 	} else if err != nil {
 		t.Error(err)
 	}
@@ -106,7 +106,7 @@ const key = "a key of the test, 32 bytes long"
 func (p *playing) ready(k *kernel.Cgroups, dir string) error {
 	p.dir = dir
 	p.text.Hide(dir)
-	p.text.Kernel(k)
+	p.text.RecordWrites(k)
 	return os.WriteFile(filepath.Join(dir, "record.key"), []byte(key), 0o600)
 }
 
@@ -114,7 +114,7 @@ func (p *playing) ready(k *kernel.Cgroups, dir string) error {
 func (p *playing) after(step int, r *sim.Runtime, source status.Source) {
 	time.Sleep(drained)
 	synctest.Wait()
-	p.text.Line("after step %d", step+1)
+	p.text.AddLine("after step %d", step+1)
 	if p.agent != source {
 		p.agent, p.seq = source, 0
 	}
@@ -122,22 +122,22 @@ func (p *playing) after(step int, r *sim.Runtime, source status.Source) {
 	if n := len(events); n > 0 {
 		p.seq = events[n-1].Seq
 	}
-	p.text.Events(events)
+	p.text.AddEvents(events)
 	for _, c := range r.Containers() {
 		spec, _ := r.Spec(c.Ref)
-		p.text.JSON("stored "+string(c.Ref), spec.Linux.Resources)
+		p.text.AddJSON("stored "+string(c.Ref), spec.Linux.Resources)
 		state, err := r.State(c.Ref)
 		text := strings.Replace(fmt.Sprintf("%+v", state), " Process:map[]", "", 1) // older recordings do not have the field
-		p.text.Line("in force %s %s %v", c.Ref, text, err)
+		p.text.AddLine("in force %s %s %v", c.Ref, text, err)
 	}
 	for _, pod := range r.Pods() {
 		namespace, name, _ := pod.Names()
 		reported, _ := source.Explain(namespace, name, "")
-		p.text.JSON("explain "+string(pod), reported)
+		p.text.AddJSON("explain "+string(pod), reported)
 	}
-	p.text.Status(source.Status())
+	p.text.AddStatus(source.Status())
 	data, err := os.ReadFile(filepath.Join(p.dir, "state", "checkpoint.json"))
 	if err == nil {
-		p.text.Checkpoint(data)
+		p.text.AddCheckpoint(data)
 	}
 }

@@ -16,36 +16,36 @@ import (
 
 // Text is the recording of one run, line by line.
 type Text struct {
-	mu      sync.Mutex
-	b       strings.Builder
-	pending string // a write that has begun and that the kernel has not accepted yet; "" for none
-	saved   string // the last checkpoint that was added
-	left    uint64 // the number of journal events that were left out so far
-	hidden  string // the word that String removes; "" for none
+	mu            sync.Mutex
+	b             strings.Builder
+	pending       string // a write that has begun and that the kernel has not accepted yet; "" for none
+	saved         string // the last checkpoint that was added
+	skippedEvents uint64 // the number of journal events that were left out so far
+	hidden        string // the word that String removes; "" for none
 }
 
 // Hide makes String remove a word from every line, such as the name of a temporary directory.
 func (t *Text) Hide(word string) { t.hidden = word }
 
-// Line adds a line.
-func (t *Text) Line(format string, args ...any) {
+// AddLine adds a line.
+func (t *Text) AddLine(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.addRefused()
-	t.line(format, args...)
+	t.addLineLocked(format, args...)
 }
 
-// line adds a line. The caller holds mu.
-func (t *Text) line(format string, args ...any) {
+// addLineLocked adds a line. The caller holds mu.
+func (t *Text) addLineLocked(format string, args ...any) {
 	fmt.Fprintf(&t.b, format, args...)
 	t.b.WriteByte('\n')
 }
 
-// addRefused adds a line that the kernel has refused the pending write. It adds nothing if no write is pending. The caller
-// holds mu.
+// addRefused adds a line which says that the kernel has refused the pending write. If no write is pending, it adds
+// nothing. The caller holds mu.
 func (t *Text) addRefused() {
 	if t.pending != "" {
-		t.line("refused %s", t.pending)
+		t.addLineLocked("refused %s", t.pending)
 	}
 	t.pending = ""
 }
@@ -61,23 +61,24 @@ func (t *Text) String() string {
 	return t.b.String()
 }
 
-// JSON adds a line with a name and a value as JSON.
-func (t *Text) JSON(name string, v any) {
+// AddJSON adds a line with a name and a value as AddJSON.
+func (t *Text) AddJSON(name string, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		text = []byte(err.Error())
 	}
-	t.Line("%s %s", name, text)
+	t.AddLine("%s %s", name, text)
 }
 
-// Kernel makes t record every later write to the cgroup files of k by the agent or the runtime, also a write that the
+// RecordWrites makes t record every later write to the cgroup files of k by the agent or the runtime, also a write that the
 // kernel refuses.
-func (t *Text) Kernel(k *kernel.Cgroups) {
+func (t *Text) RecordWrites(k *kernel.Cgroups) {
 	k.FailWrites(func(path, value string) error { t.WriteBegins(path, value); return nil })
 	k.OnWrite(t.WriteAccepted)
 }
 
-// WriteBegins notes that a write to a kernel file begins. If the previous write was not accepted, the kernel has refused it.
+// WriteBegins notes that a write to a kernel file begins. If the previous write was not accepted, the kernel has
+// refused it.
 func (t *Text) WriteBegins(path, value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +86,7 @@ func (t *Text) WriteBegins(path, value string) {
 	t.pending = fmt.Sprintf("%s = %q", path, value)
 }
 
-// WriteAccepted adds a line that the kernel has accepted a write.
+// WriteAccepted adds a line which says that the kernel has accepted a write.
 func (t *Text) WriteAccepted(path, value string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -94,11 +95,11 @@ func (t *Text) WriteAccepted(path, value string) {
 		t.addRefused()
 	}
 	t.pending = ""
-	t.line("wrote %s", now)
+	t.addLineLocked("wrote %s", now)
 }
 
-// Answer adds the agent's answer to an event.
-func (t *Text) Answer(ev *lifecycle.Event, ans conductor.Answer, err error) {
+// AddAnswer adds the agent's answer to an event.
+func (t *Text) AddAnswer(ev *lifecycle.Event, ans conductor.Answer, err error) {
 	about := ""
 	if ev.Pod != nil {
 		about = ev.Pod.ID
@@ -106,45 +107,45 @@ func (t *Text) Answer(ev *lifecycle.Event, ans conductor.Answer, err error) {
 	if ev.Container != nil {
 		about = ev.Container.ID
 	}
-	t.Line("answer to %s %s: owns=%t err=%v", ev.Kind, about, ans.OwnsCPUs, err)
-	t.Values("  it", ans.Values)
+	t.AddLine("answer to %s %s: owns=%t err=%v", ev.Kind, about, ans.OwnsCPUs, err)
+	t.AddValues("  it", ans.Values)
 	for _, s := range ans.Others {
-		t.Values("  "+s.Container, s.Values)
+		t.AddValues("  "+s.Container, s.Values)
 	}
 }
 
-// Values adds a line for each value that the agent has decided for a container, with the value's reason. Each line
+// AddValues adds a line for each value that the agent has decided for a container, with the value's reason. Each line
 // begins with name.
-func (t *Text) Values(name string, values []lifecycle.Value) {
+func (t *Text) AddValues(name string, values []lifecycle.Value) {
 	for _, v := range values {
-		t.JSON(name, v)
+		t.AddJSON(name, v)
 	}
 }
 
-// Checkpoint adds the agent's checkpoint, if the checkpoint has changed since the last call.
-func (t *Text) Checkpoint(data []byte) {
+// AddCheckpoint adds the agent's checkpoint, if the checkpoint has changed since the last call.
+func (t *Text) AddCheckpoint(data []byte) {
 	if now := string(data); now != t.saved {
 		t.saved = now
-		t.Line("checkpoint %s", now)
+		t.AddLine("checkpoint %s", now)
 	}
 }
 
-// Events adds events of the journal. It leaves out events about CPU classes, because their place in the journal varies:
+// AddEvents adds events of the journal. It leaves out events about CPU classes, because their place in the journal varies:
 // the agent adds such an event to the journal while it decides about the next event.
-func (t *Text) Events(events []api.Event) {
+func (t *Text) AddEvents(events []api.Event) {
 	for _, e := range events {
 		if e.Kind == "CPUClasses" {
-			t.left++
+			t.skippedEvents++
 			continue
 		}
-		e.Seq -= t.left
+		e.Seq -= t.skippedEvents
 		e.Op, e.Time, e.Took = "", time.Time{}, 0
-		t.JSON("journal", e)
+		t.AddJSON("journal", e)
 	}
 }
 
-// Status adds the status of the node, without the data about the agent's process and without its start time.
-func (t *Text) Status(n api.Node) {
+// AddStatus adds the status of the node, without the data about the agent's process and without its start time.
+func (t *Text) AddStatus(n api.Node) {
 	n.Agent, n.Started = nodelock.Holder{}, time.Time{}
-	t.JSON("status", n)
+	t.AddJSON("status", n)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/trimtab/trimtab/test/vm/wire"
 )
 
-// guestClient sends requests to the helper program in a guest (test/vm/guest, protocol in test/vm/wire). Several goroutines
-// may use it.
+// guestClient sends requests to the helper program in a guest (test/vm/guest, protocol in test/vm/wire). Several
+// goroutines may use it.
 type guestClient struct {
 	address string // the helper program's TCP address on the host
 	client  *http.Client
@@ -141,8 +141,8 @@ func (c *guestClient) dial(ctx context.Context, network, address string) (net.Co
 	return &stream{conn, reader}, nil
 }
 
-// stream is a connection to a socket in the guest. Its reader may already have bytes that came with the header of the
-// HTTP answer.
+// stream is a connection to a socket in the guest. Its first bytes possibly came together with the header of the HTTP
+// answer, and are then in the reader.
 type stream struct {
 	net.Conn
 	reader *bufio.Reader

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// hostKHz returns the rate of the host's time stamp counter in kHz, or 0 if the rate cannot be measured. The tests set
-// the rate with the kernel parameter tsc_early_khz (since Linux 4.20). Otherwise the guest measures the rate itself. On
-// a busy host this result can be wrong by a factor of four, and then the clock is wrong in every copy of the snapshot.
+// hostKHz returns the rate of the host's time stamp counter in kHz, or 0 if the rate cannot be measured. The tests give
+// this rate to the guest's kernel with the parameter tsc_early_khz (since Linux 4.20). Otherwise the guest measures the
+// rate itself. On a busy host this measurement can be wrong by a factor of four. The clock would then be wrong in every
+// guest that is restored from the snapshot.
 var hostKHz = sync.OnceValue(func() uint64 {
 	from, begun := readTick()
 	if from == 0 {
@@ -36,8 +37,9 @@ func readTick() (tick uint64, at time.Time) {
 	return tick, at
 }
 
-// clockArgs returns the kernel parameter with the rate of the time stamp counter, and the text about this rate for the
-// snapshot's key. The text has the rate to a tenth of a GHz. So the snapshot is not restored on another processor.
+// clockArgs returns two texts with the rate of the time stamp counter. The result arg is the kernel parameter. The
+// result key becomes a part of the snapshot's key, and has the rate to a tenth of a GHz. So a processor with another
+// rate uses another snapshot.
 func clockArgs() (arg, key string) {
 	khz := hostKHz()
 	if khz == 0 {
@@ -60,8 +62,9 @@ func (c *guestClient) uptime(ctx context.Context) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// checkClock calls do, and waits until at least two seconds have passed since the begin. It returns an error if the
-// guest's clock did not run about as fast as the host's clock during this time.
+// checkClock calls do. When do has returned and at least two seconds have passed since the call, checkClock compares
+// the guest's clock with the host's clock. It returns an error if the guest's clock did not run about as fast during
+// this time.
 func (c *guestClient) checkClock(ctx context.Context, do func() error) error {
 	begun := time.Now()
 	from, err := c.uptime(ctx)

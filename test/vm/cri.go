@@ -33,7 +33,7 @@ type CRI struct {
 // the server, and ends with the test.
 func (m *Machine) CRI(socket string) CRI {
 	m.t.Helper()
-	conn, err := m.client.grpc(socket)
+	conn, err := m.client.newGRPCConn(socket)
 	if err != nil {
 		m.t.Fatalf("%s: connect to the CRI server: %v", m.Guest, err)
 	}

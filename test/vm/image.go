@@ -12,8 +12,8 @@ import (
 // diskSize is the size of the root disk, for mkfs.ext4. The image file is sparse.
 const diskSize = "3G"
 
-// guestProgram returns the path of the helper program that runs in guests (test/vm/guest). It builds the program once per
-// process.
+// guestProgram returns the path of the helper program that runs in guests (test/vm/guest). It builds the program once
+// per process.
 var guestProgram = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "ttagent")
 	if err != nil {
@@ -60,7 +60,7 @@ func (g Guest) image(ctx context.Context) (string, error) {
 		if err := t.writeTo(folder); err != nil {
 			return err
 		}
-		return ext4(ctx, folder, work, diskSize)
+		return makeExt4(ctx, folder, work, diskSize)
 	})
 }
 
@@ -81,7 +81,7 @@ func (g Guest) root(ctx context.Context) (tree, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	t.program("/usr/local/bin/guest", program)
+	t.addProgram("/usr/local/bin/guest", program)
 	if g.Stage == Containerd {
 		if err := t.addRuntime(g.Systemd); err != nil {
 			return nil, "", err
@@ -95,32 +95,32 @@ func (g Guest) root(ctx context.Context) (tree, string, error) {
 		if err := t.addSystemd(g.Stage); err != nil {
 			return nil, "", err
 		}
-		return t, base, t.embedded(rootfs, "rootfs/systemd")
+		return t, base, t.addEmbedded(rootfs, "rootfs/systemd")
 	}
 	return t, "", t.addBusybox()
 }
 
 // addBusybox adds a system whose only program is busybox.
 func (t tree) addBusybox() error {
-	t.dir("/dev", "/proc", "/sys", "/run", "/tmp", "/root", "/var/log", "/var/lib", "/payload")
-	t.link("/var/run", "/run")
-	t.program("/bin/busybox", "/bin/busybox")
+	t.addDirs("/dev", "/proc", "/sys", "/run", "/tmp", "/root", "/var/log", "/var/lib", "/payload")
+	t.addLink("/var/run", "/run")
+	t.addProgram("/bin/busybox", "/bin/busybox")
 	applets, err := exec.Command("/bin/busybox", "--list-full").Output()
 	if err != nil {
 		return err
 	}
 	for at := range strings.FieldsSeq(string(applets)) {
 		if at = "/" + at; at != "/bin/busybox" {
-			t.link(at, "/bin/busybox")
+			t.addLink(at, "/bin/busybox")
 		}
 	}
-	t.link("/sbin/init", "/bin/busybox")
-	t.text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
-	t.text("/etc/group", "root:x:0:\n")
-	t.text("/etc/hosts", "127.0.0.1 localhost node\n")
-	t.text("/etc/hostname", "node\n")
-	t.text("/etc/resolv.conf", "nameserver 10.0.2.3\n")
-	return t.embedded(rootfs, "rootfs/busybox")
+	t.addLink("/sbin/init", "/bin/busybox")
+	t.addText("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
+	t.addText("/etc/group", "root:x:0:\n")
+	t.addText("/etc/hosts", "127.0.0.1 localhost node\n")
+	t.addText("/etc/hostname", "node\n")
+	t.addText("/etc/resolv.conf", "nameserver 10.0.2.3\n")
+	return t.addEmbedded(rootfs, "rootfs/busybox")
 }
 
 // addRuntime adds containerd and a kubelet, and their configuration.
@@ -132,17 +132,17 @@ func (t tree) addRuntime(systemd bool) error {
 	for _, source := range []string{
 		bin.containerd + "/containerd", bin.containerd + "/containerd-shim-runc-v2", bin.runc + "/runc", bin.kubelet + "/kubelet",
 	} {
-		t.program("/usr/local/bin/"+filepath.Base(source), source)
+		t.addProgram("/usr/local/bin/"+filepath.Base(source), source)
 	}
-	t.dir("/etc/nri/conf.d", "/opt/nri/plugins", "/etc/cni/net.d", "/opt/cni/bin", "/etc/kubernetes/manifests", "/var/log/pods")
-	if err := t.embedded(rootfs, "rootfs/runtime"); err != nil {
+	t.addDirs("/etc/nri/conf.d", "/opt/nri/plugins", "/etc/cni/net.d", "/opt/cni/bin", "/etc/kubernetes/manifests", "/var/log/pods")
+	if err := t.addEmbedded(rootfs, "rootfs/runtime"); err != nil {
 		return err
 	}
 	config := string(t[containerdConfig].content)
 	if systemd {
 		config = strings.ReplaceAll(config, "SystemdCgroup = false", "SystemdCgroup = true")
 	}
-	t.text(containerdConfig, config)
+	t.addText(containerdConfig, config)
 	return nil
 }
 

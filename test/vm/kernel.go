@@ -74,9 +74,9 @@ func fetchKernel(ctx context.Context, series string) (kernel, error) {
 // and mounts the root disk. The parameter dir is the kernel's directory of modules.
 func makeInitrd(ctx context.Context, dir string) ([]byte, error) {
 	t := tree{}
-	t.dir("/dev", "/proc", "/sys", "/root")
-	t.program("/bin/busybox", "/bin/busybox")
-	if err := t.embedded(rootfs, "rootfs/initrd"); err != nil {
+	t.addDirs("/dev", "/proc", "/sys", "/root")
+	t.addProgram("/bin/busybox", "/bin/busybox")
+	if err := t.addEmbedded(rootfs, "rootfs/initrd"); err != nil {
 		return nil, err
 	}
 	deps, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
@@ -93,9 +93,9 @@ func makeInitrd(ctx context.Context, dir string) ([]byte, error) {
 		order = append(order, name)
 		t["/modules/"+name] = treeEntry{mode: 0o644, content: b}
 	}
-	t.text("/modules/order", strings.Join(order, "\n")+"\n")
+	t.addText("/modules/order", strings.Join(order, "\n")+"\n")
 	var b bytes.Buffer
-	err = t.cpio(&b)
+	err = t.writeCPIO(&b)
 	return b.Bytes(), err
 }
 

@@ -29,7 +29,7 @@ type Guest struct {
 	Kernel   string   // a series: 6.1 (the default) or 6.12
 	CgroupV1 bool     // cgroup v1 has all controllers; only with kernel 6.1, because later kernels are built without cgroup v1
 	Systemd  bool     // systemd as the first process, instead of busybox
-	Stage    Stage    // what runs in the guest when the test gets it; the default is Bare
+	Stage    Stage    // what runs in the guest when Start returns it to the test; the default is Bare
 }
 
 // withDefaults returns a copy of the guest, in which the fields that are not set have their defaults.
@@ -171,8 +171,8 @@ func (m *Machine) Exec(ctx context.Context, argv ...string) (Result, error) {
 	return m.client.exec(ctx, Command{Argv: argv})
 }
 
-// Do runs a program with the options in c, and waits until the program ends. If c.Log is set, Do only starts the
-// program.
+// Do runs a program with the options in c. It waits until the program ends, except if c.Log is set: the program then
+// runs in the background.
 func (m *Machine) Do(ctx context.Context, c Command) (Result, error) { return m.client.exec(ctx, c) }
 
 // Run runs a program, which must exit with 0, and returns its standard output without the last newline.

@@ -16,6 +16,8 @@ import (
 	"time"
 )
 
+// rootfs has the files of the directory rootfs of this package: configuration and scripts for guests.
+//
 //go:embed all:rootfs
 var rootfs embed.FS
 
@@ -38,7 +40,8 @@ var cacheDir = sync.OnceValues(func() (string, error) {
 	return root, os.MkdirAll(root, 0o755)
 })
 
-// printProgress prints a line for people to the standard error, at once and not after the test.
+// printProgress prints a line for people to the standard error. The line is visible at once, and not only after the
+// test.
 func printProgress(format string, args ...any) { fmt.Fprintf(os.Stderr, "vm: "+format+"\n", args...) }
 
 // runBuildCommand runs a command, and returns the command's standard output. The command's standard error goes to the
@@ -79,9 +82,9 @@ var pinnedTools = sync.OnceValues(func() (tools, error) {
 	return tools{dirs[0], dirs[1], dirs[2]}, nil
 })
 
-// buildOnce makes the file or directory at a path, if it does not exist. It calls the function create with another
-// path, work, and then renames work to the path. A lock file prevents that two processes do this for a path at the same
-// time.
+// buildOnce makes the file or directory at a path, if it does not exist. The function create must make it at a
+// temporary path, which is the argument work. Then buildOnce renames it to its path. With a lock file, buildOnce
+// prevents that another process makes it at the same time.
 func buildOnce(path string, create func(work string) error) error {
 	if _, err := os.Stat(path); err == nil {
 		now := time.Now()

@@ -65,15 +65,15 @@ func TestModulesInOrder(t *testing.T) {
 
 func TestTreeHash(t *testing.T) {
 	one, other := tree{}, tree{}
-	one.text("/a", "1")
-	other.text("/a", "2")
+	one.addText("/a", "1")
+	other.addText("/a", "2")
 	a, errA := one.hash()
 	b, errB := other.hash()
 	if errA != nil || errB != nil || a == b {
 		t.Errorf("%s, %s (%v, %v): another content is another hash", a, b, errA, errB)
 	}
 	var archive bytes.Buffer
-	if err := one.cpio(&archive); err != nil || archive.Len()%4 != 0 || !bytes.Contains(archive.Bytes(), []byte("TRAILER!!!")) {
+	if err := one.writeCPIO(&archive); err != nil || archive.Len()%4 != 0 || !bytes.Contains(archive.Bytes(), []byte("TRAILER!!!")) {
 		t.Errorf("archive of %d bytes: %v", archive.Len(), err)
 	}
 }

@@ -30,7 +30,7 @@ var payload = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	image := filepath.Join(dir, "payload.ext4")
-	return image, ext4(ctx, programsDir, image, "256M")
+	return image, makeExt4(ctx, programsDir, image, "256M")
 })
 
 // payloadDir is the mount point in a guest of the disk with the programs.

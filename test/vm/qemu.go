@@ -60,8 +60,8 @@ func (g Guest) hardware(k kernel, clock string) []string {
 	return append(args, g.Topology.args()...)
 }
 
-// start runs QEMU and connects to the control socket. It chooses a free TCP port before it runs QEMU. Another program
-// may take this port before QEMU does. Then QEMU ends at once, and start tries another port.
+// start runs QEMU and connects to the control socket. It chooses a free TCP port before it runs QEMU. If another
+// program takes this port before QEMU does, QEMU ends at once, and start tries another port.
 func start(ctx context.Context, hardware []string, l launchOptions) (*process, error) {
 	var last error
 	for range 3 {
@@ -112,12 +112,17 @@ func startOnce(ctx context.Context, hardware []string, l launchOptions) (*proces
 	return p, nil
 }
 
-func (p *process) socket() string     { return filepath.Join(p.dir, "qmp") }
-func (p *process) console() string    { return filepath.Join(p.dir, "console.log") }
+// socket returns the path of the control socket.
+func (p *process) socket() string { return filepath.Join(p.dir, "qmp") }
+
+// console returns the path of the file with the output on the guest's console.
+func (p *process) console() string { return filepath.Join(p.dir, "console.log") }
+
+// outputFile returns the path of the file with QEMU's own output.
 func (p *process) outputFile() string { return filepath.Join(p.dir, "qemu.log") }
 
-// run starts QEMU. If this process ends in any way, the kernel also ends QEMU (Pdeathsig). The kernel does this when
-// the thread that started QEMU ends. So run starts QEMU from a thread that lives as long as QEMU.
+// run starts QEMU. QEMU must end when this process ends, even if this process is killed. With Pdeathsig, the kernel
+// kills QEMU when the thread that started QEMU ends. So run starts QEMU from a thread that lives as long as QEMU.
 func (p *process) run(args []string) error {
 	output, err := os.Create(p.outputFile())
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/test/vm/wire"
 )
 
-// Stage says what runs in a guest when a test gets the guest.
+// Stage says what runs in a guest when Start returns the guest to a test.
 type Stage int
 
 const (
@@ -66,11 +66,11 @@ func (g Guest) prepare(ctx context.Context, c *guestClient) error {
 		return err
 	}
 	// Write all dirty pages to the disk now. Otherwise each guest that is restored from the snapshot would write them.
-	return c.mustRun(ctx, "sync")
+	return c.runChecked(ctx, "sync")
 }
 
-// mustRun runs a program that must exit with 0.
-func (c *guestClient) mustRun(ctx context.Context, argv ...string) error {
+// runChecked runs a program that must exit with 0.
+func (c *guestClient) runChecked(ctx context.Context, argv ...string) error {
 	r, err := c.exec(ctx, wire.Command{Argv: argv})
 	if err == nil && r.Code != 0 {
 		err = fmt.Errorf("%q ended with exit code %d: %s%s%s", argv, r.Code, r.Err, r.Stdout, r.Stderr)
@@ -91,7 +91,7 @@ var containerdCommand = []string{"/usr/local/bin/containerd", "--config", contai
 // startContainerd starts containerd, and waits until containerd answers CRI calls.
 func (c *guestClient) startContainerd(ctx context.Context, systemd bool) error {
 	if systemd {
-		if err := c.mustRun(ctx, "systemctl", "start", "containerd"); err != nil {
+		if err := c.runChecked(ctx, "systemctl", "start", "containerd"); err != nil {
 			return err
 		}
 	} else if r, err := c.exec(ctx, wire.Command{Argv: containerdCommand, Log: "/var/log/containerd.log"}); err != nil {
@@ -104,7 +104,7 @@ func (c *guestClient) startContainerd(ctx context.Context, systemd bool) error {
 
 // awaitContainerd waits until containerd answers CRI calls.
 func (c *guestClient) awaitContainerd(ctx context.Context) error {
-	conn, err := c.grpc(CRISocket)
+	conn, err := c.newGRPCConn(CRISocket)
 	if err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func (c *guestClient) awaitContainerd(ctx context.Context) error {
 	return nil
 }
 
-// grpc returns a gRPC connection to a server on a Unix socket of the guest.
-func (c *guestClient) grpc(socket string) (*grpc.ClientConn, error) {
+// newGRPCConn returns a gRPC connection to a server on a Unix socket of the guest.
+func (c *guestClient) newGRPCConn(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:guest", grpc.WithContextDialer(c.dialer(socket)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(quickReconnect))
 }
@@ -131,8 +131,9 @@ func (c *guestClient) grpc(socket string) (*grpc.ClientConn, error) {
 // Image returns the reference of an image in the guests. The images are probe and pause.
 func Image(name string) string { return "registry.test/" + name + ":1" }
 
-// pull pulls the images from a registry on the host's loopback, which has the address 10.0.2.2 in a guest. The names of
-// the images have no port, because later registries have other ports and the snapshot stays.
+// pull pulls the images from a registry on the host's loopback, which runs only during this call. In a guest, the host's
+// loopback has the address 10.0.2.2. The names of the images in the snapshot have no port, because the registry gets
+// another port in each run.
 func (c *guestClient) pull(ctx context.Context) error {
 	program, err := probe()
 	if err != nil {
@@ -152,7 +153,7 @@ func (c *guestClient) pull(ctx context.Context) error {
 	if err := c.put(ctx, "/etc/containerd/certs.d/registry.test/hosts.toml", 0o644, strings.NewReader(hosts)); err != nil {
 		return err
 	}
-	conn, err := c.grpc(CRISocket)
+	conn, err := c.newGRPCConn(CRISocket)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 type Topology struct {
 	// Name is a word for logs and for the names of cached files.
 	Name string
-	// Sockets is the number of sockets, Dies of dies in a socket, Cores of cores in a die, and Threads of threads in a
-	// core.
+	// Sockets is the number of sockets. Dies is the number of dies in each socket, Cores the number of cores in each
+	// die, and Threads the number of threads in each core.
 	Sockets, Dies, Cores, Threads int
 	Nodes                         []Node
 	// Distances has distances between two different nodes. All other pairs of nodes have the kernel's default of 20.
@@ -21,12 +21,12 @@ type Topology struct {
 
 // Node is a NUMA node. If CPUs is "", the node has only memory.
 type Node struct {
-	CPUs string // a range such as 0-3; QEMU numbers the threads of a core, then the cores of a die, one after another
+	CPUs string // a range such as 0-3; QEMU numbers CPUs core by core and die by die, so the threads of a core have neighbouring numbers
 	MiB  int    // the size of the memory
 }
 
-// Distance is the distance between the nodes From and To, in both directions. Is is the value. The distance of a node
-// to itself is 10.
+// Distance is the distance between the nodes From and To, in both directions. Value is a distance as in the kernel's
+// files: the distance of a node to itself is 10.
 type Distance struct{ From, To, Value int }
 
 // The topologies that the tests use. Each has 2 GiB of memory in total.

@@ -29,25 +29,24 @@ type treeEntry struct {
 	link    string      // the target, if the entry is a symbolic link
 }
 
-// dir adds directories.
-func (t tree) dir(paths ...string) {
+// addDirs adds directories.
+func (t tree) addDirs(paths ...string) {
 	for _, p := range paths {
 		t[p] = treeEntry{mode: fs.ModeDir | 0o755}
 	}
 }
 
-// link adds a symbolic link.
-func (t tree) link(at, target string) { t[at] = treeEntry{link: target} }
+// addLink adds a symbolic link.
+func (t tree) addLink(at, target string) { t[at] = treeEntry{link: target} }
 
-// text adds a file with a content.
-func (t tree) text(at, content string) { t[at] = treeEntry{mode: 0o644, content: []byte(content)} }
+// addText adds a file with a content.
+func (t tree) addText(at, content string) { t[at] = treeEntry{mode: 0o644, content: []byte(content)} }
 
-// program adds an executable file with the content of a file of the host.
-func (t tree) program(at, source string) { t[at] = treeEntry{mode: 0o755, source: source} }
+// addProgram adds an executable file with the content of a file of the host.
+func (t tree) addProgram(at, source string) { t[at] = treeEntry{mode: 0o755, source: source} }
 
-// embedded adds the files below the directory root of the file system files. A file that begins with #! becomes
-// executable.
-func (t tree) embedded(files fs.FS, root string) error {
+// addEmbedded adds the files below the directory root in files. A file whose content begins with #! becomes executable.
+func (t tree) addEmbedded(files fs.FS, root string) error {
 	return fs.WalkDir(files, root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -126,9 +125,9 @@ func (e treeEntry) writeTo(to string) error {
 	return errors.Join(err, f.Close())
 }
 
-// ext4 makes a file system image with the content of a directory, without mounting anything. The image file is sparse
+// makeExt4 makes a file system image with the content of a directory, without mounting anything. The image file is sparse
 // and has the given size.
-func ext4(ctx context.Context, folder, image, size string) error {
+func makeExt4(ctx context.Context, folder, image, size string) error {
 	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-E", "lazy_itable_init=1,root_owner=0:0",
 		"-d", folder, image, size)
 	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
@@ -138,9 +137,9 @@ func ext4(ctx context.Context, folder, image, size string) error {
 	return nil
 }
 
-// cpio writes the tree as an archive that a kernel unpacks at boot. The format is "newc" in the kernel's
+// writeCPIO writes the tree as an archive that a kernel unpacks at boot. The format is "newc" in the kernel's
 // Documentation/driver-api/early-userspace/buffer-format.rst.
-func (t tree) cpio(w io.Writer) error {
+func (t tree) writeCPIO(w io.Writer) error {
 	all := tree{}
 	for at, e := range t {
 		for up := path.Dir(at); up != "/"; up = path.Dir(up) {

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// SkipUnbuilt skips a test in CI if a tool is not built yet, because the build takes minutes. Use it for a tool that
-// only this test uses. It skips nothing outside of CI, in make soak, and with TRIMTAB_TURNS=all. The test then builds
-// the tool. The parameter script is build.sh or kernel.sh of test/tools.
+// SkipUnbuilt skips a test in CI if a tool is not built yet, because the build takes minutes. Use it only for a tool
+// that no other test needs. Outside of CI, in make soak, and with TRIMTAB_TURNS=all, it does not skip the test, and the
+// test then builds the tool. The parameter script is the script of test/tools that builds the tool: build.sh or
+// kernel.sh.
 func SkipUnbuilt(tb testing.TB, script, tool string) {
 	tb.Helper()
 	if os.Getenv("CI") == "" || os.Getenv("TRIMTAB_SOAK") != "" || os.Getenv("TRIMTAB_TURNS") == "all" {

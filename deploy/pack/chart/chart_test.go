@@ -153,17 +153,17 @@ func TestShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range needs.All() {
-		dir, name, _ := strings.Cut(n.Shown, " ")
+		dir, name, _ := strings.Cut(n.Test, " ")
 		files, err := filepath.Glob(filepath.Join(tree.Root(t), dir, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		found := slices.ContainsFunc(files, func(file string) bool {
 			text, err := os.ReadFile(file)
-			return err == nil && strings.Contains(string(text), "\nfunc "+name+"(t *testing.T)") && strings.Contains(string(text), strconv.Quote(n.Shown))
+			return err == nil && strings.Contains(string(text), "\nfunc "+name+"(t *testing.T)") && strings.Contains(string(text), strconv.Quote(n.Test))
 		})
 		if !found {
-			t.Errorf("%s: no test %q shows it", n.Name, n.Shown)
+			t.Errorf("%s: no test %q shows it", n.Name, n.Test)
 		}
 	}
 }

@@ -16,7 +16,7 @@ const Dir = "deploy/charts/trimtab"
 
 // Needs is the content of the chart's needs.yaml: what the agent needs of a node.
 type Needs struct {
-	When         map[string]string `json:"when"` // by name: a condition under which the agent needs something, as a text
+	When         map[string]string `json:"when"` // conditions under which the agent needs something: the text of each condition, by its name
 	Capabilities []Need            `json:"capabilities"`
 	Namespaces   []Need            `json:"namespaces"`
 	Paths        []Path            `json:"paths"`
@@ -28,10 +28,10 @@ type Need struct {
 	Name   string `json:"name"`
 	For    string `json:"for"`    // the condition under which the agent needs the thing: a key of Needs.When
 	Reason string `json:"reason"` // why the agent needs the thing
-	// Without is a part of the message that users see if the node does not give the agent the thing. Shown is the test
+	// MessageWithout is a part of the message that users see if the node does not give the agent the thing. Shown is the test
 	// that checks this message: the directory of a package and a test's name, such as "test/vm/hooks TestNeeds".
-	Without string `json:"without"`
-	Shown   string `json:"shown"`
+	MessageWithout string `json:"without"`
+	Test           string `json:"shown"`
 }
 
 // Path is a file or directory of the node that the chart mounts into the agent's container.
@@ -92,7 +92,7 @@ func ReadNeeds(root string) (Needs, error) {
 		switch {
 		case n.When[need.For] == "" || need.Reason == "":
 			return n, fmt.Errorf("needs.yaml: %q has no reason, or its \"for\" %q is not a key of \"when\"", need.Name, need.For)
-		case need.Without == "" || need.Shown == "":
+		case need.MessageWithout == "" || need.Test == "":
 			return n, fmt.Errorf("needs.yaml: %q must have \"without\" (the message that users see without the need) and \"shown\" (the test of this message)", need.Name)
 		}
 	}
@@ -140,7 +140,7 @@ func (n Needs) list(needs []Need) []string {
 // expectedMessage returns the end of a list item: the message that users see without the need, and the test that checks
 // this message.
 func (n Need) expectedMessage() string {
-	return fmt.Sprintf("; without it: %q (`%s`)", n.Without, n.Shown)
+	return fmt.Sprintf("; without it: %q (`%s`)", n.MessageWithout, n.Test)
 }
 
 // wrap breaks a list item into lines of at most width bytes.

@@ -8,12 +8,15 @@ import (
 	"path/filepath"
 )
 
+// valuesSchema is the JSON schema of the chart's values, without the schema of the agent's configuration.
+//
 //go:embed values.schema.json
 var valuesSchema []byte
 
-// Schema returns the JSON schema of the chart's values: values.schema.json of this package, in which "config" has the
-// schema of the agent's configuration (docs/config.schema.json). So Helm refuses a configuration that the agent
-// does not accept. "config" has no keys apiVersion, kind and attach, because the chart itself writes these.
+// Schema returns the JSON schema of the chart's values. It is values.schema.json of this package, and for the value
+// "config" it has the schema of the agent's configuration (docs/config.schema.json). So Helm refuses a configuration
+// that the agent does not accept. The schema of "config" lacks the keys apiVersion, kind and attach, because the chart
+// itself writes these keys.
 func Schema(root string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(root, "docs/config.schema.json"))
 	if err != nil {

@@ -39,82 +39,86 @@ func Panels() []struct {
 	}
 }
 
-// stat returns a panel that shows one number: the result of the PromQL expression expr. The number is red from bad on;
-// with 0, it is never red.
-func stat(title, about, expr string, bad float64) Panel {
+// statPanel returns a panel that shows one number: the result of the PromQL expression expr. The number is red if it is the
+// parameter bad or higher. If bad is 0, the number is never red.
+func statPanel(title, about, expr string, bad float64) Panel {
 	return Panel{Title: title, About: about, Kind: "stat", Unit: "short", Width: 4, RedFrom: bad, Queries: []Query{{expr, ""}}}
 }
 
-// series returns a panel that shows the results of queries over time.
-func series(title, about, unit string, queries ...Query) Panel {
+// timeSeriesPanel returns a panel that shows the results of queries over time.
+func timeSeriesPanel(title, about, unit string, queries ...Query) Panel {
 	return Panel{Title: title, About: about, Kind: "timeseries", Unit: unit, Width: 12, Queries: queries}
 }
 
+// healthPanels returns the panels that show whether agents work, and whether decided values are in force.
 func healthPanels() []Panel {
 	return []Panel{
-		stat("Agents", "Nodes whose agent answers.", `count(trimtab_build_info{`+onSelectedNodes+`})`, 0),
-		stat("Not attached", "Nodes whose agent is not attached to the container runtime. The agent sets nothing for new containers there.", `count(max by (instance) (trimtab_attached{`+onSelectedNodes+`}) == 0) or vector(0)`, 1),
-		stat("Values not in force", "Values that agents decided and that containers do not have.", `sum(trimtab_unapplied_values{`+onSelectedNodes+`, reason!="not yet"})`, 1),
-		stat("Containers without a cgroup", "Running containers for which the agent finds no cgroup.", `sum(trimtab_containers_without_cgroup{`+onSelectedNodes+`})`, 1),
-		stat("Configurations refused", "Nodes whose agent refused the newest configuration.", `sum(trimtab_config_error{`+onSelectedNodes+`})`, 1),
-		stat("CPU and memory lists changed", "Lists of CPUs or memory nodes that another program changes again and again.", `sum(trimtab_contested_lists{`+onSelectedNodes+`})`, 1),
-		series("Values not in force, by reason", "The values of a container that has not started have the reason \"not yet\". Check the values with all other reasons.", "short",
+		statPanel("Agents", "Nodes whose agent answers.", `count(trimtab_build_info{`+onSelectedNodes+`})`, 0),
+		statPanel("Not attached", "Nodes whose agent is not attached to the container runtime. The agent sets nothing for new containers there.", `count(max by (instance) (trimtab_attached{`+onSelectedNodes+`}) == 0) or vector(0)`, 1),
+		statPanel("Values not in force", "Values that agents decided and that containers do not have.", `sum(trimtab_unapplied_values{`+onSelectedNodes+`, reason!="not yet"})`, 1),
+		statPanel("Containers without a cgroup", "Running containers for which the agent finds no cgroup.", `sum(trimtab_containers_without_cgroup{`+onSelectedNodes+`})`, 1),
+		statPanel("Configurations refused", "Nodes whose agent refused the newest configuration.", `sum(trimtab_config_error{`+onSelectedNodes+`})`, 1),
+		statPanel("CPU and memory lists changed", "Lists of CPUs or memory nodes that another program changes again and again.", `sum(trimtab_contested_lists{`+onSelectedNodes+`})`, 1),
+		timeSeriesPanel("Values not in force, by reason", "The values of a container that has not started have the reason \"not yet\". Check the values with all other reasons.", "short",
 			Query{`sum by (reason) (trimtab_unapplied_values{` + onSelectedNodes + `})`, "{{reason}}"}),
-		series("Values compared with the node", "Only with mode: observe. Decided values that are the same on the node or differ, and the differences by setting.", "short",
+		timeSeriesPanel("Values compared with the node", "Only with mode: observe. Decided values that are the same on the node or differ, and the differences by setting.", "short",
 			Query{`sum by (result) (trimtab_observed_values{` + onSelectedNodes + `})`, "{{result}}"}, Query{`sum by (file) (trimtab_observed_differences{` + onSelectedNodes + `})`, "{{file}}"}),
-		series("Requests not granted", "Requests of pods that the agent did not grant, per second.", "ops", Query{`sum by (kind) (rate(trimtab_refused_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{kind}}"}),
+		timeSeriesPanel("Requests not granted", "Requests of pods that the agent did not grant, per second.", "ops", Query{`sum by (kind) (rate(trimtab_refused_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{kind}}"}),
 	}
 }
 
+// cpuPanels returns the panels about containers, pools and owned CPUs.
 func cpuPanels() []Panel {
-	containers := series("Containers", "Live containers, by class: none, system, dedicated, shared or reclaimed.", "short", Query{`sum by (class) (trimtab_containers{` + onSelectedNodes + `})`, "{{class}}"})
-	pools := series("CPUs of pools", "CPUs in each pool. A CPU may be in several pools.", "short", Query{`sum by (pool) (trimtab_pool_cpus{` + onSelectedNodes + `})`, "{{pool}}"})
-	members := series("Containers in pools", "Live containers in each pool. Containers that own CPUs are in no pool.", "short", Query{`sum by (pool) (trimtab_pool_containers{` + onSelectedNodes + `})`, "{{pool}}"})
+	containers := timeSeriesPanel("Containers", "Live containers, by class: none, system, dedicated, shared or reclaimed.", "short", Query{`sum by (class) (trimtab_containers{` + onSelectedNodes + `})`, "{{class}}"})
+	pools := timeSeriesPanel("CPUs of pools", "CPUs in each pool. A CPU may be in several pools.", "short", Query{`sum by (pool) (trimtab_pool_cpus{` + onSelectedNodes + `})`, "{{pool}}"})
+	members := timeSeriesPanel("Containers in pools", "Live containers in each pool. Containers that own CPUs are in no pool.", "short", Query{`sum by (pool) (trimtab_pool_containers{` + onSelectedNodes + `})`, "{{pool}}"})
 	containers.Stack, members.Stack = true, true
 	return []Panel{
 		containers, pools, members,
-		series("CPUs that pods own", "Exclusive CPUs of pods, by node.", "short", Query{`trimtab_exclusive_cpus{` + onSelectedNodes + `}`, "{{instance}}"}),
+		timeSeriesPanel("CPUs that pods own", "Exclusive CPUs of pods, by node.", "short", Query{`trimtab_exclusive_cpus{` + onSelectedNodes + `}`, "{{instance}}"}),
 	}
 }
 
+// workPanels returns the panels about the work of the agents: events, decisions, and their CPU and memory use.
 func workPanels() []Panel {
 	const took = `sum by (le, kind) (rate(trimtab_event_duration_seconds_bucket{` + onSelectedNodes + `, kind=~"CreateContainer|UpdateContainer|RunPodSandbox"}[$__rate_interval]))`
 	return []Panel{
-		series("Events", "Events from runtimes and kubelets, per second.", "ops", Query{`sum by (kind) (rate(trimtab_events_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{kind}}"}),
-		series("Time for an answer", "The time from an event to the agent's answer: 99 of 100 events take no longer.", "s", Query{`histogram_quantile(0.99, ` + took + `)`, "{{kind}}"}),
-		series("Time for a decision", "The time in which the agent decides an event. It is a part of the time for an answer.", "s",
+		timeSeriesPanel("Events", "Events from runtimes and kubelets, per second.", "ops", Query{`sum by (kind) (rate(trimtab_events_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{kind}}"}),
+		timeSeriesPanel("Time for an answer", "The time from an event to the agent's answer: 99 of 100 events take no longer.", "s", Query{`histogram_quantile(0.99, ` + took + `)`, "{{kind}}"}),
+		timeSeriesPanel("Time for a decision", "The time in which the agent decides an event. It is a part of the time for an answer.", "s",
 			Query{`histogram_quantile(0.5, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + onSelectedNodes + `}[$__rate_interval])))`, "median"},
 			Query{`histogram_quantile(0.99, sum by (le) (rate(trimtab_decision_duration_seconds_bucket{` + onSelectedNodes + `}[$__rate_interval])))`, "99 of 100"}),
-		series("Kernel values", "Values that agents had to write to kernel files, per second, by result.", "ops", Query{`sum by (result) (rate(trimtab_kernel_writes_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{result}}"}),
-		series("CPU use of agents", "CPU time of the agent's process, in seconds per second.", "percentunit",
+		timeSeriesPanel("Kernel values", "Values that agents had to write to kernel files, per second, by result.", "ops", Query{`sum by (result) (rate(trimtab_kernel_writes_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{result}}"}),
+		timeSeriesPanel("CPU use of agents", "CPU time of the agent's process, in seconds per second.", "percentunit",
 			Query{`rate(process_cpu_seconds_total{` + onSelectedNodes + `}[$__rate_interval]) and on (instance) trimtab_build_info`, "{{instance}}"}),
-		series("Memory of agents", "Resident memory of the agent's process.", "bytes", Query{`process_resident_memory_bytes{` + onSelectedNodes + `} and on (instance) trimtab_build_info`, "{{instance}}"}),
+		timeSeriesPanel("Memory of agents", "Resident memory of the agent's process.", "bytes", Query{`process_resident_memory_bytes{` + onSelectedNodes + `} and on (instance) trimtab_build_info`, "{{instance}}"}),
 	}
 }
 
+// otherPanels returns the panels about other programs, such as plugins and hook servers, and about the API server.
 func otherPanels() []Panel {
 	return []Panel{
-		series("Values restored", "Values that agents wrote again after another program had changed them, per second.", "ops", Query{`sum by (file) (rate(trimtab_drift_corrected_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{file}}"}),
-		series("CPUs without their class", "CPUs that do not have the frequency or idle states of their CPU class.", "short", Query{`sum by (instance) (trimtab_cpus_without_class{` + onSelectedNodes + `})`, "{{instance}}"}),
-		series("Frequencies and idle states restored", "Values of CPUs with a CPU class that agents wrote again after another program had changed them, per second.", "ops", Query{`sum by (instance) (rate(trimtab_cpu_class_repairs_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{instance}}"}),
-		series("Values left to other programs", "Values that another program writes again and again. The agent gives up after keeper.giveUpAfter repairs in a minute.", "short", Query{`sum by (file) (trimtab_contested_values{` + onSelectedNodes + `})`, "{{file}}"}),
-		series("Updates of the runtime's copies", "Updates of the runtime's stored copies of containers, per second, by result.", "ops", Query{`sum by (result) (rate(trimtab_runtime_updates_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{result}}"}),
-		series("NRI plugins of the CRI proxy", "Calls of plugins, per second, by result.", "ops", Query{`sum by (plugin, result) (rate(trimtab_nrihost_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{plugin}} {{result}}"}),
-		series("NRI plugins of the CRI proxy: time", "The time of a call of a plugin: 99 of 100 calls take no longer.", "s", Query{`histogram_quantile(0.99, sum by (le, plugin) (rate(trimtab_nrihost_call_duration_seconds_bucket{` + onSelectedNodes + `}[$__rate_interval])))`, "{{plugin}}"}),
-		series("Memory moved to slow nodes", "Only with placement.demotion. Bytes that the kernel moved to slow memory, per second.", "Bps", Query{`sum by (instance) (rate(trimtab_memory_demoted_bytes_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{instance}}"}),
-		series("NRI plugins of the CRI proxy: connected", "1 while the plugin is connected.", "short", Query{`trimtab_nrihost_plugin_connected{` + onSelectedNodes + `}`, "{{plugin}}"}),
-		series("Hook servers", "Calls of hook servers, per second, by result.", "ops", Query{`sum by (server, result) (rate(trimtab_hookserver_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{server}} {{result}}"}),
-		series("Resource plugins", "Calls of resource plugins, per second, by result.", "ops", Query{`sum by (resource, result) (rate(trimtab_resourceplugin_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{resource}} {{result}}"}),
-		series("Resource plugins: not answering", "Plugins that do not answer, and ended pods that a plugin has not released.", "short",
+		timeSeriesPanel("Values restored", "Values that agents wrote again after another program had changed them, per second.", "ops", Query{`sum by (file) (rate(trimtab_drift_corrected_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{file}}"}),
+		timeSeriesPanel("CPUs without their class", "CPUs that do not have the frequency or idle states of their CPU class.", "short", Query{`sum by (instance) (trimtab_cpus_without_class{` + onSelectedNodes + `})`, "{{instance}}"}),
+		timeSeriesPanel("Frequencies and idle states restored", "Values of CPUs with a CPU class that agents wrote again after another program had changed them, per second.", "ops", Query{`sum by (instance) (rate(trimtab_cpu_class_repairs_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{instance}}"}),
+		timeSeriesPanel("Values left to other programs", "Values that another program writes again and again. The agent gives up after keeper.giveUpAfter repairs in a minute.", "short", Query{`sum by (file) (trimtab_contested_values{` + onSelectedNodes + `})`, "{{file}}"}),
+		timeSeriesPanel("Updates of the runtime's copies", "Updates of the runtime's stored copies of containers, per second, by result.", "ops", Query{`sum by (result) (rate(trimtab_runtime_updates_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{result}}"}),
+		timeSeriesPanel("NRI plugins of the CRI proxy", "Calls of plugins, per second, by result.", "ops", Query{`sum by (plugin, result) (rate(trimtab_nrihost_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{plugin}} {{result}}"}),
+		timeSeriesPanel("NRI plugins of the CRI proxy: time", "The time of a call of a plugin: 99 of 100 calls take no longer.", "s", Query{`histogram_quantile(0.99, sum by (le, plugin) (rate(trimtab_nrihost_call_duration_seconds_bucket{` + onSelectedNodes + `}[$__rate_interval])))`, "{{plugin}}"}),
+		timeSeriesPanel("Memory moved to slow nodes", "Only with placement.demotion. Bytes that the kernel moved to slow memory, per second.", "Bps", Query{`sum by (instance) (rate(trimtab_memory_demoted_bytes_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{instance}}"}),
+		timeSeriesPanel("NRI plugins of the CRI proxy: connected", "1 while the plugin is connected.", "short", Query{`trimtab_nrihost_plugin_connected{` + onSelectedNodes + `}`, "{{plugin}}"}),
+		timeSeriesPanel("Hook servers", "Calls of hook servers, per second, by result.", "ops", Query{`sum by (server, result) (rate(trimtab_hookserver_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{server}} {{result}}"}),
+		timeSeriesPanel("Resource plugins", "Calls of resource plugins, per second, by result.", "ops", Query{`sum by (resource, result) (rate(trimtab_resourceplugin_calls_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{resource}} {{result}}"}),
+		timeSeriesPanel("Resource plugins: not answering", "Plugins that do not answer, and ended pods that a plugin has not released.", "short",
 			Query{`sum by (resource) (1 - trimtab_resourceplugin_up{` + onSelectedNodes + `})`, "{{resource}} not answering"},
 			Query{`sum by (resource) (trimtab_resourceplugin_pending_removals{` + onSelectedNodes + `})`, "{{resource}} to release"}),
-		series("Writes to the API server", "Writes of agents, per second, by report and result.", "ops", Query{`sum by (part, result) (rate(trimtab_cluster_writes_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{part}} {{result}}"}),
-		series("Events of Kubernetes", "Kubernetes events of agents, per second: written, or the reason why not.", "ops", Query{`sum by (result) (rate(trimtab_cluster_events_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{result}}"}),
-		series("Configurations from the API server", "Nodes that use a saved copy of the configuration, and configurations that agents refused, per second.", "short",
+		timeSeriesPanel("Writes to the API server", "Writes of agents, per second, by report and result.", "ops", Query{`sum by (part, result) (rate(trimtab_cluster_writes_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{part}} {{result}}"}),
+		timeSeriesPanel("Events of Kubernetes", "Kubernetes events of agents, per second: written, or the reason why not.", "ops", Query{`sum by (result) (rate(trimtab_cluster_events_total{` + onSelectedNodes + `}[$__rate_interval]))`, "{{result}}"}),
+		timeSeriesPanel("Configurations from the API server", "Nodes that use a saved copy of the configuration, and configurations that agents refused, per second.", "short",
 			Query{`sum(trimtab_config_from_copy{` + onSelectedNodes + `})`, "from the copy"},
 			Query{`sum(rate(trimtab_config_refused_total{` + onSelectedNodes + `}[$__rate_interval]))`, "refused a second"}),
-		series("Agents that do not reach the API server", "The pods on the nodes of these agents are not affected.", "short", Query{`count(trimtab_cluster_reachable{` + onSelectedNodes + `} == 0) or vector(0)`, "agents"}),
-		series("Reports left to other programs", "Nodes on which another program writes the object of a report, so that the agent does not write it. By report.", "short", Query{`sum by (part) (trimtab_cluster_part_left{` + onSelectedNodes + `})`, "{{part}}"}),
+		timeSeriesPanel("Agents that do not reach the API server", "The pods on the nodes of these agents are not affected.", "short", Query{`count(trimtab_cluster_reachable{` + onSelectedNodes + `} == 0) or vector(0)`, "agents"}),
+		timeSeriesPanel("Reports left to other programs", "Nodes on which another program writes the object of a report, so that the agent does not write it. By report.", "short", Query{`sum by (part) (trimtab_cluster_part_left{` + onSelectedNodes + `})`, "{{part}}"}),
 	}
 }
 

@@ -58,7 +58,7 @@ func each(t *testing.T, c *real.Containerd, tag string) {
 		t.Fatal(err)
 	}
 	for _, n := range needs.All() {
-		if n.Shown != thisTest {
+		if n.Test != thisTest {
 			continue
 		}
 		t.Run(n.Name, func(t *testing.T) {
@@ -75,8 +75,8 @@ func each(t *testing.T, c *real.Containerd, tag string) {
 				}
 				a := start(t, c, tag, attach, n.Name)
 				real.Eventually(t, patience, func() error {
-					if said := a.complaint(); !strings.Contains(said, n.Without) {
-						return fmt.Errorf("%q is not in its messages: %s", n.Without, said)
+					if said := a.complaint(); !strings.Contains(said, n.MessageWithout) {
+						return fmt.Errorf("%q is not in its messages: %s", n.MessageWithout, said)
 					}
 					return nil
 				})
@@ -94,8 +94,8 @@ func noNetwork(t *testing.T, c *real.Containerd, n chart.Need) {
 	sandbox.Metadata.Attempt++
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if _, err := c.CRI().RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: sandbox}); err == nil || !strings.Contains(err.Error(), n.Without) {
-		t.Errorf("a pod with a network of its own: %v, want %q", err, n.Without)
+	if _, err := c.CRI().RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: sandbox}); err == nil || !strings.Contains(err.Error(), n.MessageWithout) {
+		t.Errorf("a pod with a network of its own: %v, want %q", err, n.MessageWithout)
 	}
 }
 
@@ -124,8 +124,8 @@ func ask(t *testing.T, c *real.Containerd, tag string, n chart.Need) {
 			t.Fatal(err)
 		case without == "" && answer.ExitCode != 0:
 			t.Errorf("trimtab status: %s", answer)
-		case without != "" && (answer.ExitCode == 0 || !strings.Contains(string(answer.Stderr), n.Without)):
-			t.Errorf("without %s: trimtab status does not say %q: %s", without, n.Without, answer)
+		case without != "" && (answer.ExitCode == 0 || !strings.Contains(string(answer.Stderr), n.MessageWithout)):
+			t.Errorf("without %s: trimtab status does not say %q: %s", without, n.MessageWithout, answer)
 		}
 	}
 }

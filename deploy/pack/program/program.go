@@ -14,12 +14,12 @@ import (
 // Program is a built trimtab.
 type Program struct {
 	Path     string
-	Arch     string    // GOARCH: amd64 or arm64
-	Version  string    // the git tag, "v1.2.3"; or Go's pseudo version of the commit; or "devel" without git
-	Revision string    // the commit; empty without git
-	Modified bool      // the git tree had uncommitted changes
-	Time     time.Time // the time of the commit; 1970 without git
-	Info     *debug.BuildInfo
+	Arch     string           // GOARCH: amd64 or arm64
+	Version  string           // the git tag, "v1.2.3"; or Go's pseudo version of the commit; or "devel" without git
+	Revision string           // the commit; empty without git
+	Modified bool             // the git tree had uncommitted changes
+	Time     time.Time        // the time of the commit; 1970 without git
+	Info     *debug.BuildInfo // what go build has stored in the program
 }
 
 // Read reads the build information of the program at path. The program must be static and for Linux, since the

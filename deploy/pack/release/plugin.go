@@ -15,9 +15,9 @@ import (
 // pluginName is the file name of the kubectl plugin.
 const pluginName = "kubectl-trimtab"
 
-// pluginArchives packs the kubectl plugin for each system that has a directory OS-ARCH in dir. It writes the archives
+// writePluginArchives packs the kubectl plugin for each system that has a directory OS-ARCH in dir. It writes the archives
 // to directory out. The plugin must have the same version as the agent's program p.
-func pluginArchives(root, out, dir string, p program.Program) error {
+func writePluginArchives(root, out, dir string, p program.Program) error {
 	found, err := filepath.Glob(filepath.Join(dir, "*-*", pluginName))
 	if err != nil {
 		return err
@@ -34,16 +34,16 @@ func pluginArchives(root, out, dir string, p program.Program) error {
 			return fmt.Errorf("%s has version %s, but the agent's program has %s: build both from one commit", path, info.Main.Version, p.Version)
 		}
 		system := strings.ReplaceAll(filepath.Base(filepath.Dir(path)), "-", "_")
-		if err := pluginArchive(root, out, path, pluginName+"_"+withoutV(p)+"_"+system, p); err != nil {
+		if err := writePluginArchive(root, out, path, pluginName+"_"+withoutV(p)+"_"+system, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pluginArchive packs the plugin at path with its licence, completion, man pages and roles for users, as the file
+// writePluginArchive packs the plugin at path with its licence, completion, man pages and roles for users, as the file
 // name.tar.gz in directory out.
-func pluginArchive(root, out, path, name string, p program.Program) error {
+func writePluginArchive(root, out, path, name string, p program.Program) error {
 	type source struct {
 		from, to string
 		mode     int64

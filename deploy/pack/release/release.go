@@ -27,7 +27,7 @@ const (
 	manifest = "deploy/trimtab.yaml"
 )
 
-// tagPattern matches a version that is exactly a git tag.
+// tagPattern matches the version of a program that was built exactly at a git tag, such as v1.2.3 or v1.2.3-rc.1.
 var tagPattern = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$`)
 
 // Check returns an error if program p cannot be released. It must be built from an unchanged git tree at a tag, and
@@ -57,7 +57,7 @@ func Make(root, out, plugins string, programs []program.Program) error {
 			return err
 		}
 	}
-	if err := pluginArchives(root, out, plugins, programs[0]); err != nil {
+	if err := writePluginArchives(root, out, plugins, programs[0]); err != nil {
 		return err
 	}
 	if err := writeChart(root, out, programs[0]); err != nil {
@@ -144,12 +144,13 @@ func writeChart(root, out string, p program.Program) error {
 }
 
 var (
+	// versionLine and appVersionLine match the lines of Chart.yaml with the version and the appVersion.
 	versionLine    = regexp.MustCompile(`(?m)^version: .*$`)
 	appVersionLine = regexp.MustCompile(`(?m)^appVersion: "?([^"\n]*)"?$`)
 )
 
-// withVersion returns a Chart.yaml with the given version and appVersion. It also returns the old appVersion, which is
-// the image tag in the manifest.
+// withVersion returns a Chart.yaml with the given version and appVersion. It also returns the old appVersion, because
+// the manifest has the old appVersion as image tag.
 func withVersion(data []byte, to string) (old string, with []byte) {
 	if found := appVersionLine.FindSubmatch(data); found != nil {
 		old = string(found[1])

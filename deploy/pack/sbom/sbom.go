@@ -31,11 +31,13 @@ type document struct {
 	Relationships []relationship `json:"relationships"`
 }
 
+// creation says when and by which tool a document was made.
 type creation struct {
-	Created  string   `json:"created"`
-	Creators []string `json:"creators"`
+	Created  string   `json:"created"`  // the time, as RFC 3339 writes it
+	Creators []string `json:"creators"` // the tool, as "Tool: NAME"
 }
 
+// sbomPackage is a package of a document: the program, a module that is linked into it, or Go's standard library.
 type sbomPackage struct {
 	ID               string      `json:"SPDXID"`
 	Name             string      `json:"name"`
@@ -51,21 +53,24 @@ type sbomPackage struct {
 	References       []reference `json:"externalRefs,omitempty"`
 }
 
+// checksum is the checksum of a package.
 type checksum struct {
 	Algorithm string `json:"algorithm"`
 	Value     string `json:"checksumValue"`
 }
 
+// reference identifies a package for other programs.
 type reference struct {
 	Category string `json:"referenceCategory"`
 	Type     string `json:"referenceType"`
 	Locator  string `json:"referenceLocator"`
 }
 
+// relationship says how two elements of the SBOM are related: the document and a package, or two packages.
 type relationship struct {
 	Element string `json:"spdxElementId"`
-	Type    string `json:"relationshipType"`
-	Related string `json:"relatedSpdxElement"`
+	Type    string `json:"relationshipType"`   // "DESCRIBES" or "DEPENDS_ON"
+	Related string `json:"relatedSpdxElement"` // the element that Element describes, or on which it depends
 }
 
 // ForProgram returns the SBOM of a program. It returns the same bytes for the same program.

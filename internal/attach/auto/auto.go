@@ -40,6 +40,7 @@ type Recorder interface {
 
 // Runner is an attachment that Failover can run.
 type Runner interface {
+	// Name returns the name of the attachment.
 	Name() string
 	// Run runs the attachment until ctx ends or the attachment fails. Failover runs the fallback again after each return.
 	Run(ctx context.Context) error
@@ -47,11 +48,12 @@ type Runner interface {
 
 // Options configure a Failover. Handler, Log and Recorder are required.
 type Options struct {
-	Handler  conductor.Handler
+	Handler  conductor.Handler // decides the events of the active attachment
 	Log      *slog.Logger
-	Recorder Recorder
-	// PreferredTimeout is how long the preferred attachment may take to connect at the start before the fallback
-	// runs. It is also the pause before Failover starts the fallback again after the fallback has failed. Default: 1 s.
+	Recorder Recorder // counts changes of the active attachment and ignored events
+	// PreferredTimeout is how long Failover waits, after the start, for the connection of the preferred attachment.
+	// Then it runs the fallback. PreferredTimeout is also the pause after a failure of the fallback, before Failover
+	// runs the fallback again. Default: 1 s.
 	PreferredTimeout time.Duration
 }
 
@@ -72,7 +74,8 @@ type Failover struct {
 	names           [3]string // the names of the attachments, by ActiveSide
 	// fallbackEvents counts events of the fallback that are being decided.
 	fallbackEvents sync.WaitGroup
-	// attachedFallback is the fallback while the conductor counts it as attached, and nil otherwise.
+	// attachedFallback is the fallback if Failover has reported its connection to the conductor, and has not reported
+	// the end of the connection yet. Otherwise it is nil.
 	attachedFallback conductor.Carrier
 	stopFallback     context.CancelFunc // ends the fallback's run; nil while it does not run
 	wake             chan struct{}      // makes Run check again whether the fallback must run
@@ -143,8 +146,9 @@ func (s *Failover) activatePreferred() {
 	}
 }
 
-// admitFallbackEvent returns false while the preferred attachment is active: the fallback may then decide no event.
-// Otherwise it counts the event in fallbackEvents, makes the fallback active, and returns true.
+// admitFallbackEvent reports whether the conductor may handle an event of the fallback. It returns false while the
+// preferred attachment is active. Otherwise it counts the event in fallbackEvents, makes the fallback active, and
+// returns true.
 func (s *Failover) admitFallbackEvent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,8 +290,8 @@ func (i fallback) Attached(from conductor.Carrier, r conductor.Runtime) {
 	i.s.o.Handler.Attached(from, r)
 }
 
-// Detached makes neither attachment active if the fallback was active. It reports the end of the connection to the
-// conductor if Attached reported the connection.
+// Detached notes that the fallback has lost its connection. If the fallback is active, no attachment is active from now
+// on. If Attached reported the connection to the conductor, Detached reports the end of the connection.
 func (i fallback) Detached(from conductor.Carrier, err error) {
 	i.s.mu.Lock()
 	attached := i.s.attachedFallback != nil

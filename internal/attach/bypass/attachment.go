@@ -22,8 +22,8 @@ import (
 // The states that only this attachment has, as Status returns them. Package connect defines the states that all
 // attachments have.
 const (
-	StateDialing = "dialing"
-	StateListing = "listing"
+	StateDialing = "dialing" // the attachment connects to the runtime's socket
+	StateListing = "listing" // the attachment reads the runtime's pods and containers
 )
 
 // ErrDetached is the error of Update while no runtime is connected.
@@ -56,8 +56,9 @@ type Options struct {
 	Dial  socket.Dialer // connects to the runtime's socket
 }
 
-// Attachment connects the agent to a runtime's CRI socket, as a second client beside the kubelet. It implements
-// conductor.Carrier, although it answers no requests. While it is connected, it is also a conductor.Runtime.
+// Attachment connects the agent to a runtime's CRI socket, as a second client beside the kubelet. For package conductor
+// it is a Carrier: an attachment with a name and capabilities. The kubelet's requests do not pass through it. While the
+// attachment is connected, it is also a conductor.Runtime, to which the conductor sends updates of containers.
 type Attachment struct {
 	o             Options
 	roots         []string // the possible directories of the kubelet's cgroups
@@ -88,11 +89,11 @@ func New(o Options) (*Attachment, error) {
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "bypass" }
 
-// Capabilities says that the attachment can only update the copies of resources that the runtime stores. The update is
-// the CRI call UpdateContainerResources. The kubelet's requests do not wait for the agent, so the agent cannot change
-// them.
+// Capabilities says what the attachment can do: it can only change the copy of a container's resources that the runtime
+// stores, by the CRI call UpdateContainerResources. The kubelet's requests do not wait for the agent, so the agent
+// cannot change these requests.
 func (a *Attachment) Capabilities() conductor.Capabilities {
-	return conductor.Capabilities{Name: a.Name(), About: a.About(), Copy: copyFieldSet, WhyNotAccepted: a.whyUnsupported}
+	return conductor.Capabilities{Name: a.Name(), RuntimeName: a.About(), Copy: copyFieldSet, WhyNotAccepted: a.whyUnsupported}
 }
 
 // Carries reports whether the attachment can set a field in the runtime's request for an event. It returns false for
@@ -107,8 +108,8 @@ func (a *Attachment) whyUnsupported(c runtimes.Call, v lifecycle.Value) (why str
 // About returns the runtime's name and version; "" before the first connection.
 func (a *Attachment) About() string { return a.runtime.Load().About }
 
-// Status returns the state of the connection, the runtime of the last connection, and the last error since the
-// attachment last worked.
+// Status returns the state of the connection, the runtime of the last connection, and the last error. The error is nil
+// if there was none since the agent last read all containers over a connection.
 func (a *Attachment) Status() (state, runtime string, err error) {
 	state, err = a.state.Get()
 	return state, a.About(), err

@@ -14,8 +14,8 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// checkContainer reads the container's current state from the runtime, as far as the reasons require it, and reports
-// what has changed since the session's last report about the container.
+// checkContainer reads the container's current state from the runtime. It reports what has changed since the session's
+// last report to the agent. The reasons w determine what it reads; some reasons need no request to the runtime.
 func (s *session) checkContainer(p *pod, id string, w reasons) error {
 	c := p.ctrs[id]
 	if c == nil {
@@ -87,8 +87,9 @@ func (s *session) reconcile(p *pod, c *ctr) {
 	s.report(lifecycle.Event{Kind: kind, Pod: p.lastReported, Container: c.lastReported})
 }
 
-// confirmRunning notes that the runtime reports a container as running. It then reconciles the container once more and
-// ends the watch of the start, because the runtime writes nothing more to the cgroup during this start.
+// confirmRunning notes that the runtime reports a container as running. It then makes the keeper write the decided
+// values once more (see reconcile). It also ends the watch of the container's start (see watchStart), because during
+// this start the runtime writes nothing more to the cgroup.
 func (s *session) confirmRunning(p *pod, c *ctr) {
 	if c.running || c.hasEnded() {
 		return
@@ -107,8 +108,7 @@ func (c *ctr) hasEnded() bool {
 	return c.ended
 }
 
-// endWatch ends the watch that watchStart has started. If watchStart was not called yet, endWatch prevents a later
-// watch of this container.
+// endWatch ends the watch of the container's start. If no such watch has begun, endWatch prevents a later one.
 func (c *ctr) endWatch() {
 	if c.startWatch == nil {
 		c.startWatch = make(chan struct{})
@@ -182,8 +182,8 @@ func (s *session) resources(c *ctr) (lifecycle.State, *storedCopy, error) {
 // status reads a container's state. It also returns the resources that another CRI client, such as the kubelet, has
 // changed since the last read, or nil if there are none.
 func (s *session) status(c *ctr) (lifecycle.State, *lifecycle.Resources, error) {
-	s.copies.Lock()
-	defer s.copies.Unlock()
+	s.copiesMu.Lock()
+	defer s.copiesMu.Unlock()
 	state, now, err := s.resources(c)
 	if err != nil || now == nil {
 		return state, nil, err
@@ -215,7 +215,7 @@ func (s *session) reportEnd(p *pod, c *ctr) {
 
 // errReturnsCPUs is the error for an update that the agent does not send, because the runtime would write CPUs to the
 // container's cgroup that the agent has taken from the container.
-var errReturnsCPUs = errors.New("the runtime would write CPUs that the agent has taken from the container")
+var errReturnsCPUs = errors.New("the update is not sent, because the runtime would give the container CPUs that the agent has taken away")
 
 // errCopyChanged is the error for an update that the agent does not send, because another client has changed the
 // runtime's stored copy since the agent last read the copy. The update could overwrite the other client's values.
@@ -226,8 +226,8 @@ var errCopyChanged = errors.New("another client has changed the resources that t
 func (s *session) update(ctx context.Context, w conductor.Settings) error {
 	k, ok := s.index.byContainerID(w.Container)
 	c := k.ctr
-	s.copies.Lock()
-	defer s.copies.Unlock()
+	s.copiesMu.Lock()
+	defer s.copiesMu.Unlock()
 	if !ok {
 		return fmt.Errorf("update container %s: the runtime does not list the container", w.Container)
 	}

@@ -44,8 +44,9 @@ func (x *index) byCgroupDir(dir string) (id string, ok bool) {
 	return id, ok
 }
 
-// addHint adds a hint for a pod's worker: it must check the container with this id, or the sandbox if id is "". addHint
-// returns the pod if no worker runs for the pod; the caller then starts one. Otherwise it returns nil.
+// addHint adds a hint for a pod's worker. The hint makes the worker check the container with this id, or the sandbox if
+// id is "". If no worker runs for the pod, addHint returns the pod, and the caller must start a worker. Otherwise it
+// returns nil.
 func (x *index) addHint(podID, id string, w reasons) *pod {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -149,7 +150,8 @@ func (x *index) resolvingDir(id string) string {
 	return x.resolving[id]
 }
 
-// endResolving ends the search for a container that noteCgroup started.
+// endResolving removes from the index the note that the session searches the container of a new cgroup. noteCgroup has
+// added this note.
 func (x *index) endResolving(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

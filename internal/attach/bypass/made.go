@@ -18,7 +18,7 @@ type setupState int
 
 const (
 	setupUnknown  setupState = iota // no process of the container is visible
-	setupRunning                    // the OCI runtime may still write to the container's cgroup
+	setupRunning                    // the OCI runtime possibly still writes to the container's cgroup
 	setupFinished                   // the OCI runtime has finished the setup; the workload waits for its start, or runs
 )
 

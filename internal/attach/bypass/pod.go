@@ -156,7 +156,7 @@ func (s *session) processHints(p *pod) {
 	}
 }
 
-// maxAttempts is how often the session repeats a failed request about one pod or container.
+// maxAttempts is how many times the session repeats a failed request about one pod or container.
 const maxAttempts = 5
 
 // check does the checks of one pod. It repeats a failed request to the runtime at most maxAttempts times. After that it
@@ -236,7 +236,7 @@ func (s *session) addPod(p *pod) (ok bool, err error) {
 
 // reportPod reports a pod with the description that the runtime gives now.
 func (s *session) reportPod(p *pod, now *lifecycle.Pod) {
-	for _, id := range sortedIDs(p.ctrs) { // lock out the goroutines that watch starts, because their reports use p.lastReported
+	for _, id := range sortedIDs(p.ctrs) { // make the goroutines of watchStart wait, because they report p.lastReported
 		c := p.ctrs[id]
 		c.reporting.Lock()
 		defer c.reporting.Unlock()

@@ -18,7 +18,8 @@ func bareValue(v lifecycle.Value) lifecycle.Value {
 	return lifecycle.Value{Field: v.Field, Int: v.Int, Text: v.Text}
 }
 
-// copyFields are the fields that a CRI update can change and that this package compares.
+// copyFields are the fields that a CRI update can change. The session also compares them, to find changes by other
+// clients.
 var copyFields = [6]lifecycle.Field{
 	lifecycle.CPUShares, lifecycle.CPUQuota, lifecycle.CPUPeriod, lifecycle.MemoryLimit, lifecycle.CPUSetCPUs, lifecycle.CPUSetMems,
 }
@@ -57,7 +58,7 @@ func foreignChanges(current, lastRead, written storedCopy) *lifecycle.Resources 
 	return criclient.Resources(r)
 }
 
-// put sets the fields of the given values in a copy, and returns the values for which copyFields has no field.
+// put sets the fields of a copy to the given values. It returns the values whose fields are not in copyFields.
 func (s *storedCopy) put(values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
 		if i := copyFieldIndex(v.Field); i >= 0 {
@@ -69,8 +70,9 @@ func (s *storedCopy) put(values []lifecycle.Value) (unsupported []lifecycle.Valu
 	return unsupported
 }
 
-// clearChanged clears the fields that are set in r: the fields that another client has changed after the agent wrote
-// them. If the client later sets the agent's value again, foreignChanges then reports this as a change by the client.
+// clearChanged clears in s the fields that are set in r. s has the values that the agent wrote last, and r has the
+// fields that another client has changed since then. Without clearChanged, foreignChanges would miss a later change in
+// which the client sets the agent's value again.
 func (s *storedCopy) clearChanged(r *lifecycle.Resources) {
 	for i, f := range copyFields {
 		if _, set := r.Value(f, ""); set {

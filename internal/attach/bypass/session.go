@@ -43,14 +43,14 @@ type session struct {
 	watcher      cgroup.Watcher
 	dirs         *dirWatcher         // only synchronise uses it, and later only serve, so it needs no lock
 	podDirs      chan string         // cgroup directories of reported pods, which serve must watch
-	slots        *semaphore.Weighted // limits the pods that are checked at the same time
+	slots        *semaphore.Weighted // cgroup directories of reported pods; the goroutine of serve must watch them
 	index        index
 	startWatcher startWatcher
 	finishOnce   sync.Once
 
-	// copies is held while the session reads or updates the resources that the runtime stores. The session therefore
+	// copiesMu is held while the session reads or updates the resources that the runtime stores. The session therefore
 	// never takes its own update for a change by another client.
-	copies sync.Mutex
+	copiesMu sync.Mutex
 }
 
 func newSession(ctx context.Context, a *Attachment) (*session, error) {
@@ -108,9 +108,9 @@ func (s *session) serve() error {
 		case n := <-s.watcher.Notices():
 			s.handleNotice(n)
 		case dir := <-s.podDirs:
-			s.cgroupsCreated(s.dirs.watchListedPod(dir))
+			s.handleNewCgroups(s.dirs.watchListedPod(dir))
 		case <-resync.C:
-			s.cgroupsCreated(s.dirs.rescan())
+			s.handleNewCgroups(s.dirs.rescan())
 			s.logUnwatched()
 			s.tasks.run(s.relist)
 		case <-poll.C:
@@ -122,7 +122,7 @@ func (s *session) serve() error {
 // logUnwatched logs why a directory could not be watched. It logs nothing if all directories are watched.
 func (s *session) logUnwatched() {
 	if s.dirs.watchError != "" {
-		s.a.o.Log.Warn("the agent cannot watch a cgroup directory; it finds new containers in it later", logkey.Reason, s.dirs.watchError, logkey.After, s.a.o.Resync)
+		s.a.o.Log.Warn("the agent cannot watch a cgroup directory, so it finds new containers in this directory later", logkey.Reason, s.dirs.watchError, logkey.After, s.a.o.Resync)
 	}
 }
 
@@ -130,16 +130,16 @@ func (s *session) logUnwatched() {
 func (s *session) handleNotice(n cgroup.Notice) {
 	switch n.Change {
 	case cgroup.Created:
-		s.cgroupsCreated(s.dirs.handleCreated(n.Path))
+		s.handleNewCgroups(s.dirs.handleCreated(n.Path))
 	case cgroup.Removed:
 		if dir, ok := s.dirs.handleRemoved(n.Path); ok {
-			s.cgroupRemovedAt(dir)
+			s.handleRemovedCgroup(dir)
 		}
 	case cgroup.Written:
 		s.startWatcher.wakeWatcher(n.Path)
 	case cgroup.Overflow:
 		s.a.o.Log.Warn("inotify lost notices of cgroup changes; the agent reads the directories of all pods again")
-		s.cgroupsCreated(s.dirs.scan())
+		s.handleNewCgroups(s.dirs.scan())
 		s.tasks.run(s.relist)
 	}
 }
@@ -149,8 +149,8 @@ func (s *session) handleNotice(n cgroup.Notice) {
 // before.
 const streamStartDelay = 500 * time.Millisecond
 
-// watchEvents reads the runtime's events until the connection ends. If the stream breaks, the session compares the
-// runtime's lists, which also show the changes.
+// watchEvents reads the runtime's events until the connection ends. After a break of the stream, the session compares
+// the runtime's lists of pods and containers with the index, to find the changes without events.
 func (s *session) watchEvents() {
 	delay := 50 * time.Millisecond
 	for s.ctx.Err() == nil {

@@ -36,10 +36,10 @@ func (s *session) watchStart(p *pod, c *ctr) {
 	s.tasks.run(func() { f.watch(p, c) })
 }
 
-// watch reconciles a starting container when the OCI runtime has finished the setup of the container's cgroup, and
-// again after each write to the cgroup. It ends when the runtime reports the container as running, or after
-// maxStartTime. If procfs shows no process of the container, watch reconciles nothing, and only confirmRunning
-// reconciles the container.
+// watch makes the keeper write the decided values to the cgroup of a starting container (see reconcile). It does so
+// when the OCI runtime has finished the setup of the cgroup, and again after each write by another program. watch ends
+// when the runtime reports the container as running, or after maxStartTime. If procfs shows no process of the
+// container, watch writes nothing, and the values are written when the runtime reports the container as running.
 func (f *startingCgroup) watch(p *pod, c *ctr) {
 	s := f.s
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -115,8 +115,8 @@ type startingCgroup struct {
 	dir         string          // the cgroup's directory
 	wake        chan struct{}   // receives a value after a write to the cgroup, and at the end of process awaitedPID
 	done        <-chan struct{} // ctr.startWatch: closing the channel ends the watch
-	watchedDirs map[string]bool // the results of dirs, with true for those that are watched
-	allWatched  bool            // all results of dirs are watched
+	watchedDirs map[string]bool // the directories that dirs returns; the value is true if the directory is watched
+	allWatched  bool            // all directories that dirs returns are watched
 	awaitedPID  int             // the last process whose end watchProcessEnd awaited
 	awaitsEnd   atomic.Bool     // a goroutine waits for the end of process awaitedPID
 }
@@ -202,6 +202,7 @@ func (s *startWatcher) wakeWatcher(file string) {
 // files that have settings.
 var watchedFiles = settingFiles()
 
+// settingFiles returns the names for watchedFiles.
 func settingFiles() map[string]bool {
 	files := map[string]bool{procsFile: true}
 	for _, row := range cgroup.Settings() {
@@ -210,8 +211,8 @@ func settingFiles() map[string]bool {
 	return files
 }
 
-// cgroupsCreated handles new cgroups of containers.
-func (s *session) cgroupsCreated(found map[string]string) {
+// handleNewCgroups handles new cgroups of containers.
+func (s *session) handleNewCgroups(found map[string]string) {
 	for id, dir := range found {
 		switch podID, ask := s.index.noteCgroup(id, dir); {
 		case podID != "":
@@ -222,8 +223,8 @@ func (s *session) cgroupsCreated(found map[string]string) {
 	}
 }
 
-// cgroupRemovedAt handles the removal of a cgroup directory.
-func (s *session) cgroupRemovedAt(dir string) {
+// handleRemovedCgroup handles the removal of a cgroup directory.
+func (s *session) handleRemovedCgroup(dir string) {
 	id, ok := s.index.byCgroupDir(dir)
 	n := cgroup.ParseName(dir)
 	switch {
@@ -264,7 +265,7 @@ func (s *session) resolve(id, dir string) {
 		}
 		waited += delay
 	}
-	s.a.o.Log.Info("the runtime lists no container for a cgroup with a container's name; the agent does not change that cgroup", logkey.File, dir)
+	s.a.o.Log.Info("a cgroup has a container's name, but the runtime lists no such container; the agent does not change the cgroup", logkey.File, dir)
 }
 
 // findPod finds the pod of a container id or sandbox id, and makes the pod's worker check the container or sandbox. It

@@ -33,7 +33,7 @@ func (s *session) synchronise() error {
 		c, dir := newCtr(l, found[l.ID]), found[l.ID]
 		if c.hasEnded() || !c.running && dir != "" && !s.startWatcher.setupDone(dir) {
 			// Do not report a container that has ended. Do not report a container whose cgroup the OCI runtime may
-			// still set up, because the agent may not write to such a cgroup. The call of cgroupsCreated below handles
+			// still set up, because the agent may not write to such a cgroup. The call of handleNewCgroups below handles
 			// this cgroup.
 			continue
 		}
@@ -56,10 +56,10 @@ func (s *session) synchronise() error {
 			s.hintPod(p.id)
 		}
 		if dir, ok := p.dir(); ok {
-			s.cgroupsCreated(s.dirs.watchListedPod(dir))
+			s.handleNewCgroups(s.dirs.watchListedPod(dir))
 		}
 	}
-	s.cgroupsCreated(found) // the lists lack the pods and containers that the runtime was creating
+	s.handleNewCgroups(found) // the lists lack the pods and containers that the runtime was creating
 	return nil
 }
 

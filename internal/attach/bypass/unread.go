@@ -100,9 +100,9 @@ func (s *session) rereadContainer(p *pod, c *ctr) error {
 		return nil
 	}
 	criclient.LogReadability(s.a.o.Log, logkey.Container, p.lastReported.Namespace+"/"+p.lastReported.Name+"/"+n.lastReported.Name, "", true)
-	s.copies.Lock()
+	s.copiesMu.Lock()
 	c.copySeen, c.resourcesInStatus, c.resourcesUnknown = n.copySeen, n.resourcesInStatus, false
-	s.copies.Unlock()
+	s.copiesMu.Unlock()
 	c.reporting.Lock()
 	c.lastReported = n.lastReported
 	c.reporting.Unlock()

@@ -27,8 +27,8 @@ const (
 // DefaultAdmitInterval is the pause between two calls of Admit, unless Attempts.AdmitInterval is set.
 const DefaultAdmitInterval = 200 * time.Millisecond
 
-// minPause is the pause between a value on Attempts.Wake and the next attempt. The attempt must not be earlier, because a
-// runtime binds a new socket a moment before it listens on the socket.
+// minPause is the pause between a value on Attempts.Wake and the next attempt. The attempt must not be earlier, because
+// a runtime binds a new socket a moment before it listens on the socket.
 const minPause = 20 * time.Millisecond
 
 // State is the state of an attachment; StateIdle at first.
@@ -86,18 +86,18 @@ type Attempts struct {
 	// WhyAbsent returns why Run cannot make an attempt yet, or nil if the runtime's socket exists. If the function is
 	// nil, Run does not wait for the socket.
 	WhyAbsent func() error
-	// Admit returns why this agent may not decide yet, or nil if it may. After an error the state is StateStandby, and
-	// Run calls Admit again after AdmitInterval, or after DefaultAdmitInterval if that field is 0. If Admit is nil, the
-	// agent may always decide.
+	// Admit returns nil if this agent may make decisions now; otherwise the error says why not. After an error the
+	// state is StateStandby, and Run calls Admit again after AdmitInterval, or after DefaultAdmitInterval if
+	// AdmitInterval is 0. If Admit is nil, the agent may always make decisions.
 	Admit         func() error
 	AdmitInterval time.Duration
-	// Attempt makes one connection and serves it until the connection is lost. worked reports whether the agent learned
-	// the running containers over this connection. The error is never nil.
+	// Attempt makes one connection and serves it until the connection is lost. worked reports whether the runtime sent
+	// the list of running containers over this connection. The error is never nil.
 	Attempt func(ctx context.Context) (worked bool, err error)
 	// Run calls OnFailure with an attempt's error if worked was true, or if the error differs from the previous one.
 	OnFailure func(err error)
-	// A value on Wake ends a pause between attempts, because the runtime's socket may exist again. A nil channel never
-	// ends a pause.
+	// A value on Wake ends a pause between attempts, because the runtime's socket possibly exists again. A nil channel
+	// never ends a pause.
 	Wake <-chan struct{}
 }
 
@@ -131,7 +131,8 @@ func (a Attempts) Run(ctx context.Context) {
 	}
 }
 
-// timeToNextCheck returns the time until Run should check again whether it may make an attempt; 0 if it may make one now.
+// timeToNextCheck returns how long Run should wait before it checks again whether it can make an attempt; 0 if Run can
+// make an attempt now.
 func (a Attempts) timeToNextCheck() time.Duration {
 	if a.WhyAbsent != nil && a.WhyAbsent() != nil {
 		return a.Max

@@ -31,11 +31,11 @@ var ErrDetached = errors.New("the agent is not connected to the runtime")
 type Options struct {
 	Socket  string // the socket that the kubelet connects to
 	Runtime string // the runtime's socket
-	// Images is the socket of a separate image service, which the attachment relays on the path that ImageSocket
-	// returns. If Images is empty, the runtime's socket also serves images.
+	// Images is the socket of a separate image service. The attachment serves this image service, too, on the path that
+	// ImageSocket returns. If Images is empty, the runtime's socket also serves images.
 	Images string
-	// Listeners are sockets that are already open. The first is for the runtime, and the second for the image service.
-	// If there are any, the attachment does not open Socket.
+	// Listeners are sockets that systemd has already opened. The first stands in for Socket, and the second for the
+	// socket of the image service. The attachment opens only the sockets that are missing in this list.
 	Listeners []net.Listener
 	Handler   conductor.Handler
 	Log       *slog.Logger
@@ -46,12 +46,12 @@ type Options struct {
 	// Hooks, if not nil, makes the attachment the hook server of a runtime proxy. The attachment then does not serve
 	// Socket.
 	Hooks *HookService
-	// UnchangedCalls are the calls whose answers the attachment does not change.
+	// UnchangedCalls are the calls to which the attachment adds no values, because the configuration lists them.
 	UnchangedCalls []runtimes.Call
-	// ListInterval is the pause between two comparisons of the runtime's lists with the store. No call reports a
-	// container that ends by itself, and the agent must learn of this end within a second. The attachment does not use
-	// containerd's event stream: containerd 1.7 sends each event to one listener only, so the kubelet would miss
-	// events. Default: 800 ms.
+	// ListInterval is the pause between two comparisons of the runtime's lists with the pods and containers that the
+	// attachment has stored. No call reports a container that ends by itself, and the agent must learn of this end
+	// within a second. The attachment does not use containerd's event stream: containerd 1.7 sends each event to one
+	// listener only, so the kubelet would miss events. Default: 800 ms.
 	ListInterval time.Duration
 	// RuntimeTimeout is how long Run waits for the runtime's first answer before it opens the socket. Default: 5 s.
 	RuntimeTimeout time.Duration
@@ -62,22 +62,24 @@ type Options struct {
 	// FreeMemory returns memory to the operating system. The attachment calls it after it has read the verbose statuses
 	// of all containers. It may be nil.
 	FreeMemory func()
-	// DecisionsDir is the directory in which the OCI runtime wrapper trimtab-oci finds what to change in new containers.
-	// If it is empty, the node does not use the wrapper.
+	// DecisionsDir is the directory into which the agent writes its decisions for the OCI runtime wrapper trimtab-oci.
+	// The wrapper reads there what to change in a new container. If DecisionsDir is empty, the node does not use the
+	// wrapper.
 	DecisionsDir string
 	// NRIHost serves the connections of the callers, and forwards their calls to the relay. If NRIHost is nil, the
 	// relay serves these connections itself.
 	NRIHost NRIHost
 }
 
-// Attachment is a proxy between a kubelet and its runtime. It is a conductor.Carrier and, while the runtime answers, a
-// conductor.Runtime.
+// Attachment is a proxy between a kubelet and its runtime. To the conductor, which decides about events, it is the
+// source of the events (conductor.Carrier). While the runtime answers, it also is the way to the runtime
+// (conductor.Runtime).
 type Attachment struct {
 	*sharedState
 
 	o     Options
-	calls *callHandler
-	front *frontend
+	calls *callHandler // decides about the calls that the relay holds
+	front *frontend    // accepts the connections of callers
 }
 
 var (
@@ -110,9 +112,9 @@ func New(o Options) *Attachment {
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return attachmentName(a.o.Hooks != nil) }
 
-// Capabilities returns the fields that the attachment can change in the connected runtime, with answers to held calls
-// and with calls of its own. They are fields of containers only, because the CRI cannot transport decided values of a
-// pod.
+// Capabilities returns the fields that the attachment can change in the connected runtime. It changes them in calls of
+// the kubelet, which it holds until the agent has decided, and with calls of its own. They are fields of containers
+// only, because the CRI cannot transport decided values of a pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	can := a.link.lastRuntime.Load().capabilities
 	can.UnchangedCalls = a.o.UnchangedCalls
@@ -120,7 +122,7 @@ func (a *Attachment) Capabilities() conductor.Capabilities {
 }
 
 // About names the runtime and its version. It is empty until the runtime has answered once.
-func (a *Attachment) About() string { return a.Capabilities().About }
+func (a *Attachment) About() string { return a.Capabilities().RuntimeName }
 
 // Status returns the state of the attachment, and the name and version of the runtime. err is the last error, or nil if
 // the attachment has worked after this error.
@@ -202,8 +204,8 @@ func (a *Attachment) Run(ctx context.Context) error {
 	return err
 }
 
-// watchRuntime runs until ctx ends. It first fills the store from the runtime's lists, and then compares the lists with
-// the store every ListInterval.
+// watchRuntime runs until ctx ends. It first stores all pods and containers of the runtime's lists. It then compares
+// the lists with the stored pods and containers every ListInterval.
 func (a *Attachment) watchRuntime(ctx context.Context) {
 	for ctx.Err() == nil {
 		live := a.link.runtimeAnswers.Load()
@@ -224,8 +226,9 @@ func (a *Attachment) watchRuntime(ctx context.Context) {
 	}
 }
 
-// notifyConnected enters the state that follows from err, the result of the last request to the runtime. It notifies
-// the handler if the runtime has connected or disconnected. live means that the runtime answered the request before.
+// notifyConnected sets the state of the attachment after a request to the runtime. The parameter err is the result of
+// this request, and live means that the runtime answered the request before it. If the runtime has connected or
+// disconnected, notifyConnected notifies the handler.
 func (a *Attachment) notifyConnected(live bool, err error) {
 	a.link.runtimeAnswers.Store(err == nil)
 	switch {

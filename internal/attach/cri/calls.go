@@ -28,30 +28,31 @@ type callHandler struct {
 	failClosed bool // refuse to create or start a container without a decision
 }
 
-// handledCall says how a held call is handled.
+// handledCall says how the attachment handles one method of the calls that the relay holds.
 type handledCall struct {
-	// hook returns the verdict about the call. msg is the encoded request.
-	hook func(c *callHandler, ctx context.Context, msg []byte) relay.Verdict
-	// ends means that the call ends a pod or container. The agent decides nothing for such a call. The handler gets the
-	// event after the runtime has confirmed the call.
+	// decideFunc decides what the relay does with the call: it forwards the call, changed or unchanged, or refuses it. The
+	// parameter msg is the encoded request.
+	decideFunc func(c *callHandler, ctx context.Context, msg []byte) relay.Verdict
+	// ends means that the call ends a pod or container. The agent decides nothing for such a call, and handles the
+	// event only after the runtime has confirmed the call.
 	ends bool
 }
 
 // handledCalls has the calls that the attachment decodes, by method. The relay forwards all other calls unchanged.
 var handledCalls = map[string]handledCall{
-	"RunPodSandbox":             {hook: decode((*callHandler).runPod)},
-	"UpdatePodSandboxResources": {hook: decode((*callHandler).updatePod)},
-	"StopPodSandbox":            {ends: true, hook: decode(endPod[*cri.StopPodSandboxRequest](lifecycle.StopPodSandbox))},
-	"RemovePodSandbox":          {ends: true, hook: decode(endPod[*cri.RemovePodSandboxRequest](lifecycle.RemovePodSandbox))},
-	"CreateContainer":           {hook: (*callHandler).createContainer},
-	"StartContainer":            {hook: decode((*callHandler).startContainer)},
-	"UpdateContainerResources":  {hook: decode((*callHandler).updateContainer)},
-	"StopContainer":             {ends: true, hook: decode(endContainer[*cri.StopContainerRequest](lifecycle.StopContainer))},
-	"RemoveContainer":           {ends: true, hook: decode(endContainer[*cri.RemoveContainerRequest](lifecycle.RemoveContainer))},
+	"RunPodSandbox":             {decideFunc: decode((*callHandler).runPod)},
+	"UpdatePodSandboxResources": {decideFunc: decode((*callHandler).updatePod)},
+	"StopPodSandbox":            {ends: true, decideFunc: decode(endPod[*cri.StopPodSandboxRequest](lifecycle.StopPodSandbox))},
+	"RemovePodSandbox":          {ends: true, decideFunc: decode(endPod[*cri.RemovePodSandboxRequest](lifecycle.RemovePodSandbox))},
+	"CreateContainer":           {decideFunc: (*callHandler).createContainer},
+	"StartContainer":            {decideFunc: decode((*callHandler).startContainer)},
+	"UpdateContainerResources":  {decideFunc: decode((*callHandler).updateContainer)},
+	"StopContainer":             {ends: true, decideFunc: decode(endContainer[*cri.StopContainerRequest](lifecycle.StopContainer))},
+	"RemoveContainer":           {ends: true, decideFunc: decode(endContainer[*cri.RemoveContainerRequest](lifecycle.RemoveContainer))},
 }
 
-// decode returns a hook that decodes a request and passes it to call. A malformed request is forwarded unchanged,
-// because the runtime itself refuses it.
+// decode returns a function for handledCall.hook. It decodes a request and passes it to call. A malformed request is
+// forwarded unchanged, because the runtime itself refuses it.
 func decode[M any, P interface {
 	*M
 	proto.Message
@@ -100,7 +101,7 @@ func refuse(code codes.Code, text string) relay.Verdict {
 // decide returns the verdict for one call. If the agent panics, the relay forwards the call unchanged. But if the call
 // is CreateContainer and FailClosed is set, decide refuses the call.
 func (c *callHandler) decide(ctx context.Context, method string, call handledCall, msg []byte) (v relay.Verdict) {
-	if !connect.RecoverPanic(c.log, method, func() { v = call.hook(c, ctx, msg) }) {
+	if !connect.RecoverPanic(c.log, method, func() { v = call.decideFunc(c, ctx, msg) }) {
 		v = relay.Verdict{}
 		if c.failClosed && method == "CreateContainer" {
 			v = refuse(codes.Internal, "trimtab: the agent panicked while it decided about the container; failurePolicy.agent is Fail, so no container starts without a decision. See the agent's log")
@@ -233,10 +234,11 @@ func (c *callHandler) createContainer(ctx context.Context, msg []byte) relay.Ver
 	return v
 }
 
-// noteCreated stores a created container with the id of the runtime, and writes values for the OCI runtime wrapper. The
-// wrapper reads these values when the container starts, and StartContainer waits for this pod's queue. If the creation
-// failed or had no answer, noteCreated reports the container as removed. If the runtime has created the container
-// nevertheless, the next comparison of lists adopts the container.
+// noteCreated stores a created container under the id that the runtime has given it, and writes values for the OCI
+// runtime wrapper. The wrapper reads these values when the container starts. A StartContainer call waits until all
+// functions in the queue of its pod have ended, so it also waits for this write. If the creation failed or had no
+// answer, noteCreated reports the container as removed. If the runtime has created the container nevertheless, the next
+// comparison of lists stores the container.
 func (c *callHandler) noteCreated(o relay.Outcome, p *lifecycle.Pod, decided *lifecycle.Container, values []lifecycle.Value) {
 	resp := &cri.CreateContainerResponse{}
 	if !decodeAnswer(o, resp) || resp.ContainerId == "" {
@@ -255,13 +257,14 @@ func (c *callHandler) noteCreated(o relay.Outcome, p *lifecycle.Pod, decided *li
 			c.store.change(made.ID, func(k *ctr) { k.decisionErr = err })
 			delegation.Pending, delegation.Err = false, err.Error()
 		}
-		// Before the new container starts, the agent may give its CPUs to other containers. So the agent must already
-		// know the path of the new container's cgroup.
+		// Before the new container starts, the agent can take CPUs from it for other containers. So the agent must
+		// already know the path of the new container's cgroup.
 		c.events.notify(ctx, lifecycle.Event{Kind: lifecycle.PostCreateContainer, Pod: p, Container: c.paths.withCgroupsPath(ctx, made, p), Former: decided.ID, Delegated: delegation})
 	})
 }
 
-// startContainer handles StartContainer. The runtime gets the pending values of the container before the call.
+// startContainer handles StartContainer. If the agent has decided values for the container since its creation, the
+// runtime gets these values before the call.
 func (c *callHandler) startContainer(ctx context.Context, req *cri.StartContainerRequest) relay.Verdict {
 	k, p := c.lists.find(ctx, req.ContainerId)
 	if k == nil {

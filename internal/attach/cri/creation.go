@@ -64,10 +64,10 @@ func (c createRequest) describedPod() *lifecycle.Pod {
 	return criclient.PodOfConfig(p, c.podID, "")
 }
 
-// withValues puts values into a request. If all values only add to the request, it returns bytes in appended. The relay
-// appends them to the original message, because protobuf merges a later occurrence of a field into an earlier one.
-// Otherwise withValues returns the whole changed message. unsupported are the values that the CRI or the runtime does
-// not support.
+// withValues puts values into a request. If all values only add to the request, withValues returns only the bytes to
+// append to the request (appended). The relay appends them, because protobuf merges a later occurrence of a field into
+// an earlier one. Otherwise withValues returns the whole changed request (message). unsupported are the values that the
+// CRI or the runtime does not support.
 func (c *callHandler) withValues(req createRequest, values []lifecycle.Value) (message, appended []byte, unsupported []lifecycle.Value) {
 	values, refused := c.link.splitSupported(runtimes.CreateCall, values)
 	if !slices.ContainsFunc(values, func(v lifecycle.Value) bool { return replaces(req.container, v) }) {
@@ -89,6 +89,6 @@ func (c *callHandler) withValues(req createRequest, values []lifecycle.Value) (m
 // replaces reports whether a value changes an existing entry of a list in the request, or sets a number to zero. Bytes
 // that are appended to a message can do neither.
 func replaces(c *lifecycle.Container, v lifecycle.Value) bool {
-	s := settingOf(v.Field)
+	s := rowOf(v.Field)
 	return s != nil && s.replaces != nil && s.replaces(c, v)
 }

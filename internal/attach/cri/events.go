@@ -15,20 +15,20 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// sharedState has what three users have in common: the calls that the relay holds, the hook calls of a runtime proxy,
-// and the comparison of lists. Each field protects its own data against concurrent use.
+// sharedState has what three parts of the attachment use together: the handling of the kubelet's calls, the hook calls
+// of a runtime proxy, and the comparison of lists. Each field protects its own data against concurrent use.
 type sharedState struct {
 	log         *slog.Logger
 	client      *criclient.Client // set by Run
-	link        *link
-	store       *store
-	queues      *callQueues
-	retries     *retries
-	paths       *pathLearner
-	events      *events
-	lists       *listSynchroniser
-	hookService *hookService // nil unless the attachment serves a runtime proxy
-	wrapper     wrapper
+	link        *link             // the state of the connection to the runtime
+	store       *store            // the pods and containers that the attachment knows
+	queues      *callQueues       // runs functions after the runtime's answers to calls
+	retries     *retries          // decides when to ask the runtime again
+	paths       *pathLearner      // learns the paths of containers' cgroups
+	events      *events           // passes events to the handler
+	lists       *listSynchroniser // updates the store from the runtime's lists
+	hookService *hookService      // nil unless the attachment serves a runtime proxy
+	wrapper     wrapper           // writes decisions for the OCI runtime wrapper
 }
 
 // beforePodHandler is a handler that can decide about a pod before the runtime creates the sandbox.
@@ -53,8 +53,8 @@ func (e *events) beforePod(ctx context.Context, p *lifecycle.Pod) (lifecycle.Hoo
 	return lifecycle.HookServerAnswer{}, nil
 }
 
-// handle passes an event to the handler. The error is always a *conductor.Rejection. After any other error of the
-// handler, handle logs that error and returns an answer that changes nothing.
+// handle passes an event to the handler. If the handler rejects the event, the error is a *conductor.Rejection. After
+// any other error of the handler, handle logs that error and returns an answer that changes nothing, without an error.
 func (e *events) handle(ctx context.Context, ev lifecycle.Event) (conductor.Answer, error) {
 	ans, err := e.handler.Handle(ctx, e.carrier, ev)
 	if rejected, refused := errors.AsType[*conductor.Rejection](err); refused {

@@ -21,16 +21,16 @@ type frontend struct {
 	log         *slog.Logger
 	dial        socket.Dialer
 	queues      *callQueues
-	handlingFor relay.HandlingFunc
+	handlingFor relay.HandlingFunc // decides which calls the relay holds
 
-	mu              sync.Mutex // guards the fields below; never held across I/O
-	conns           map[*relay.Conn]struct{}
-	dialingCallers  int  // the number of accepted connections that have no connection to the runtime yet
-	newCallsStopped bool // no new call is accepted
+	mu              sync.Mutex               // guards the fields below; never held across I/O
+	conns           map[*relay.Conn]struct{} // the open connections of callers
+	dialingCallers  int                      // the number of accepted connections that have no connection to the runtime yet
+	newCallsStopped bool                     // no new call is accepted
 }
 
-// stopNewCalls asks the callers on all open connections to start no new calls there. If systemd holds the socket,
-// callers that connect again wait for the next agent.
+// stopNewCalls tells the callers on all open connections that they must start new calls on another connection. If
+// systemd holds the socket, callers that connect again wait for the next agent.
 func (f *frontend) stopNewCalls() {
 	f.mu.Lock()
 	f.newCallsStopped = true
@@ -62,8 +62,8 @@ func (f *frontend) accept(s relayedListener) {
 	}
 }
 
-// serve relays one connection of a caller to the socket backend. If it cannot connect to this socket, it closes the
-// caller's connection.
+// serve relays one connection of a caller to the socket with the path backend. If serve cannot connect to that socket,
+// it closes the caller's connection.
 func (f *frontend) serve(caller net.Conn, backend string) {
 	limited, cancel := context.WithTimeout(f.queues.ctx, dialTimeout)
 	b, err := f.dial.Dial(limited, backend)
@@ -93,8 +93,8 @@ func (f *frontend) serve(caller net.Conn, backend string) {
 	f.mu.Unlock()
 }
 
-// awaitCallsEnd waits until running calls have ended: at most for gracePeriod, or for maxGracePeriod while a held call
-// runs.
+// awaitCallsEnd waits until all calls have ended. It waits at most for gracePeriod, or for maxGracePeriod while a held
+// call is running.
 func (f *frontend) awaitCallsEnd() {
 	begun := time.Now()
 	poll := time.NewTicker(5 * time.Millisecond)

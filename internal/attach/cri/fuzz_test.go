@@ -30,7 +30,7 @@ type decider struct {
 
 func (d *decider) Handle(context.Context, conductor.Carrier, lifecycle.Event) (conductor.Answer, error) {
 	var all []lifecycle.Value
-	for _, s := range settings {
+	for _, s := range fieldTable {
 		all = append(all, lifecycle.Value{
 			Field: s.field, Key: d.text, Text: d.text, Int: d.n,
 			Mount:  &lifecycle.Mount{Destination: d.text, Source: d.text, Options: []string{d.text}},
@@ -138,7 +138,7 @@ func TestMadeAnew(t *testing.T) {
 	a := New(Options{Log: slog.New(slog.DiscardHandler)})
 	a.link.noteRuntime(criclient.Runtime{Kind: runtimes.Identify("containerd", "2.1.0", runtimes.Version{})})
 	anew := map[lifecycle.Field]bool{}
-	for _, s := range settings {
+	for _, s := range fieldTable {
 		for _, text := range []string{"k", "l"} {
 			for _, n := range []int64{0, 1000} {
 				v := lifecycle.Value{

@@ -108,8 +108,8 @@ func (f *hookService) PreRunPodSandboxHook(ctx context.Context, r *hooks.PodSand
 	return resp, nil
 }
 
-// forgetSandbox forgets a removed sandbox. The comparison of lists also leads to this call, because the proxy may not
-// run when the sandbox ends.
+// forgetSandbox forgets a removed sandbox. Not only the proxy's hook call leads to this, but also the comparison of
+// lists, because the proxy is possibly not running when the sandbox ends.
 func (f *hookService) forgetSandbox(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -254,17 +254,17 @@ func (f *hookService) PreUpdateContainerResourcesHook(ctx context.Context, r *ho
 	return resp, nil
 }
 
-// maxUpdateWait is how long the agent waits until the runtime has the values of an answer to a proxy. updatePause is
-// the first pause between two polls.
+// maxUpdateWait is the longest time that the agent waits until the runtime stores the values of an answer to a proxy.
+// updatePause is the first pause between two polls.
 const (
 	maxUpdateWait = 3 * time.Second
 	updatePause   = 5 * time.Millisecond
 )
 
-// awaitUpdate polls the runtime until it has the values in want, which the agent sent in its answer to the proxy. No
-// call reports this moment. awaitUpdate then reports the update to the handler. Before this moment, the kernel would
-// refuse values that are valid only together with the new ones. If the runtime does not have the values after
-// maxUpdateWait, awaitUpdate reports the update nevertheless.
+// awaitUpdate polls the runtime until the runtime stores the values in want, which the agent sent in its answer to the
+// proxy. It then reports the update to the handler, which writes further values. It must wait, because the kernel
+// accepts some of these values only after the runtime has written the new ones, and no call reports this moment. If the
+// runtime does not have the values after maxUpdateWait, awaitUpdate reports the update nevertheless.
 func (f *hookService) awaitUpdate(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, want lifecycle.Resources) {
 	limited, cancel := context.WithTimeout(ctx, maxUpdateWait)
 	defer cancel()

@@ -90,7 +90,7 @@ func HookAnswerCarries(kind lifecycle.Kind, f lifecycle.Field) bool {
 }
 
 // putAnswer puts values into an answer to a proxy. The answer already has the requested resources. If the request had
-// no resources, the answer gets none, because the proxy would set the fields that the answer lacks to zero.
+// no resources, putAnswer adds none: the proxy would set to zero all fields that are missing in the answer's resources.
 func putAnswer(resp *hooks.ContainerResourceHookResponse, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	r := convertProto(resp.ContainerResources, &cri.LinuxContainerResources{})
 	for _, v := range values {

@@ -28,8 +28,8 @@ func (a *Attachment) serveHost(ctx context.Context, s relayedListener) {
 	}
 }
 
-// connect returns a connection to the socket backend through the relay. The relay serves this connection in the same
-// way as the connection of a caller.
+// connect returns a connection that the relay forwards to the socket with the path backend. The relay serves this
+// connection in the same way as the connection of a caller.
 func (f *frontend) connect(backend string) net.Conn {
 	ours, theirs := net.Pipe()
 	f.mu.Lock()

@@ -87,7 +87,7 @@ func capabilities(hooks, wrapped bool, kind runtimes.Runtime) conductor.Capabili
 // noteRuntime stores the runtime that answers, and what the attachment can change in it.
 func (l *link) noteRuntime(r criclient.Runtime) {
 	can := capabilities(l.servesHooks, l.usesWrapper, r.Kind)
-	can.About = r.About
+	can.RuntimeName = r.About
 	l.lastRuntime.Store(&lastRuntime{r.Kind, can})
 }
 

@@ -85,9 +85,9 @@ func (o *callQueues) beginStart() (serial uint64, end func()) {
 	}
 }
 
-// awaitStarts waits for all starts that began before the start serial, at most for maxStartWait. A container that owns
-// CPUs must not run its first instruction while another container starts with these CPUs. The agent can take CPUs from
-// the other container only when that container has a cgroup.
+// awaitStarts waits for all starts that have a lower number than serial, which are those that began earlier. It waits
+// at most for maxStartWait. A container that owns CPUs must not run its first instruction while another container
+// starts with these CPUs. The agent can take CPUs from the other container only when that container has a cgroup.
 func (o *callQueues) awaitStarts(ctx context.Context, serial uint64) {
 	ctx, cancel := context.WithTimeout(ctx, maxStartWait)
 	defer cancel()

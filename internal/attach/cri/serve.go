@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// gracePeriod is how long running calls may take when the agent ends. maxGracePeriod is how long held calls and
-	// queued events may take, so that the next agent finds no half-finished work.
+	// When the agent ends, it waits at most gracePeriod for the end of its calls. It waits at most maxGracePeriod for
+	// held calls and queued events, so that the next agent finds no half-finished work.
 	gracePeriod    = 3 * time.Second
 	maxGracePeriod = 15 * time.Second
 	// dialTimeout is how long the agent tries to connect to the runtime for one caller.

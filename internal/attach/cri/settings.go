@@ -19,8 +19,8 @@ type (
 	container    = lifecycle.Container
 )
 
-// setting is one row of the table of fields that decided values can set in the CRI's requests.
-type setting struct {
+// fieldRow says how a decided value of one field is put into the CRI's requests. It is one row of the table settings.
+type fieldRow struct {
 	field lifecycle.Field
 	proto string // the field of the CRI; a final "." stands for all fields below it
 	// create sets a field that only CreateContainer can set. It returns false for a value that the CRI cannot express.
@@ -32,9 +32,9 @@ type setting struct {
 	replaces func(c *container, v lifecycle.Value) bool
 }
 
-// settings is the table of all fields that decided values can set in the CRI's requests. The capabilities of the
+// fieldTable is the table of all fields that decided values can set in the CRI's requests. The capabilities of the
 // attachment follow from this table.
-var settings = []setting{
+var fieldTable = []fieldRow{
 	{lifecycle.CPUShares, "LinuxContainerResources.cpu_shares", nil, "0 means unset, so Trimtab never sends 0", nil},
 	{lifecycle.CPUQuota, "LinuxContainerResources.cpu_quota", nil, "-1 lifts the limit; 0 means unset, so Trimtab never sends 0", nil},
 	{lifecycle.CPUPeriod, "LinuxContainerResources.cpu_period", nil, "0 means unset, so Trimtab never sends 0", nil},
@@ -55,11 +55,11 @@ var settings = []setting{
 		"annotations of the container in the runtime; its OCI spec has only those that the runtime is configured to pass on", nil},
 }
 
-// settingOf returns the row of a field, or nil if there is none.
-func settingOf(f lifecycle.Field) *setting {
-	for i := range settings {
-		if settings[i].field == f {
-			return &settings[i]
+// rowOf returns the row of a field, or nil if there is none.
+func rowOf(f lifecycle.Field) *fieldRow {
+	for i := range fieldTable {
+		if fieldTable[i].field == f {
+			return &fieldTable[i]
 		}
 	}
 	return nil
@@ -70,7 +70,7 @@ func settingOf(f lifecycle.Field) *setting {
 func Rows() []criclient.Row {
 	rows := criclient.Rows()
 	for i := range rows {
-		for _, s := range settings {
+		for _, s := range fieldTable {
 			if rows[i].Proto == s.proto {
 				rows[i].Setting, rows[i].Create, rows[i].Update = s.field.String(), true, s.create == nil
 				rows[i].Note = cmp.Or(s.note, rows[i].Note)
@@ -80,10 +80,10 @@ func Rows() []criclient.Row {
 	return rows
 }
 
-// Carries reports whether a call to the newest runtime can set a field. kind is the event of this call.
-// Attachment.Capabilities reports the same for the connected runtime.
+// Carries reports whether a call to the newest runtime can set a field. The parameter kind is the event that the call
+// causes: CreateContainer or UpdateContainer. Attachment.Capabilities reports the same for the connected runtime.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
-	s := settingOf(f)
+	s := rowOf(f)
 	switch kind {
 	case lifecycle.CreateContainer:
 		return s != nil
@@ -97,7 +97,7 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 // CRI does not support.
 func putInConfig(c *criContainer, values []lifecycle.Value) (unsupported []lifecycle.Value) {
 	for _, v := range values {
-		s := settingOf(v.Field)
+		s := rowOf(v.Field)
 		switch {
 		case s == nil || v.Scope != lifecycle.OfContainer:
 		case s.create != nil && s.create(c, v):
@@ -131,6 +131,7 @@ func resourcesOf(c *criContainer) *criResources {
 	return c.Linux.Resources
 }
 
+// setOOMScore sets oom_score_adj. It is a function setting.create.
 func setOOMScore(c *criContainer, v lifecycle.Value) bool {
 	if v.Int < -1000 || v.Int > 1000 {
 		return false
@@ -139,6 +140,7 @@ func setOOMScore(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
+// setHugepages sets the limit for huge pages of one size. It is a function setting.create.
 func setHugepages(c *criContainer, v lifecycle.Value) bool {
 	if v.Key == "" || v.Int < 0 {
 		return false
@@ -154,6 +156,7 @@ func setHugepages(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
+// addEnv sets or removes an environment variable. It is a function setting.create.
 func addEnv(c *criContainer, v lifecycle.Value) bool {
 	if v.Key == "" || strings.Contains(v.Key, "=") {
 		return false
@@ -172,6 +175,7 @@ func addEnv(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
+// addMount adds a bind mount, or replaces the mount with the same destination. It is a function setting.create.
 func addMount(c *criContainer, v lifecycle.Value) bool {
 	m := v.Mount
 	if m == nil || m.Destination == "" || m.Source == "" || m.Type != "" && m.Type != "bind" {
@@ -188,6 +192,7 @@ func addMount(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
+// addDevice adds a device node, or replaces the one at the same path. It is a function setting.create.
 func addDevice(c *criContainer, v lifecycle.Value) bool {
 	if v.Device == nil || v.Device.Path == "" {
 		return false
@@ -198,6 +203,7 @@ func addDevice(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
+// addCDI adds a CDI device. It is a function setting.create.
 func addCDI(c *criContainer, v lifecycle.Value) bool {
 	if v.Key == "" {
 		return false
@@ -208,22 +214,25 @@ func addCDI(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
-// Each function below reports whether a container already has the entry that a value would change.
-
+// hasEnv reports whether a container already has the environment variable of a value.
 func hasEnv(c *container, v lifecycle.Value) bool {
 	return slices.ContainsFunc(c.Env, func(e string) bool { return len(e) > len(v.Key) && e[len(v.Key)] == '=' && e[:len(v.Key)] == v.Key })
 }
 
+// hasMount reports whether a container already has a mount at the destination of a value.
 func hasMount(c *container, v lifecycle.Value) bool {
 	return v.Mount != nil && slices.ContainsFunc(c.Mounts, func(m lifecycle.Mount) bool { return m.Destination == v.Mount.Destination })
 }
 
+// hasDevice reports whether a container already has a device node at the path of a value.
 func hasDevice(c *container, v lifecycle.Value) bool {
 	return v.Device != nil && slices.ContainsFunc(c.Devices, func(d lifecycle.Device) bool { return d.Path == v.Device.Path })
 }
 
+// hasCDI reports whether a container already has the CDI device of a value.
 func hasCDI(c *container, v lifecycle.Value) bool { return slices.Contains(c.CDIDevices, v.Key) }
 
+// hasHugepages reports whether a container already has a limit for huge pages of the size of a value.
 func hasHugepages(c *container, v lifecycle.Value) bool {
 	return slices.ContainsFunc(c.Resources.Hugepages, func(h lifecycle.HugepageLimit) bool { return h.Size == v.Key })
 }

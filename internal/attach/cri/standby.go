@@ -11,9 +11,9 @@ import (
 )
 
 // openSocketsWhenAdmitted opens the sockets with the function listen. If another agent on the node still serves a
-// socket, it first waits until that agent has ended. After such a wait it also fills the store before it returns, but
-// tries this at most for RuntimeTimeout. Callers that connect meanwhile wait. If ctx ends first, it returns no socket
-// and no error.
+// socket, it first waits until that agent has ended. After such a wait, it also stores the runtime's pods and
+// containers before it returns, but tries this at most for RuntimeTimeout. Callers that connect in this time wait. If
+// ctx ends first, openSocketsWhenAdmitted returns no socket and no error.
 func openSocketsWhenAdmitted[T any](ctx context.Context, a *Attachment, listen func() (T, error)) (T, error) {
 	waited := false
 	for ctx.Err() == nil {

@@ -181,6 +181,7 @@ func (s *store) updatePending(id string, values []lifecycle.Value) {
 	})
 }
 
+// dropContainer forgets a container.
 func (s *store) dropContainer(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

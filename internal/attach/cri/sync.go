@@ -49,8 +49,8 @@ func (s *listSynchroniser) synchronise(ctx context.Context) error {
 	return nil
 }
 
-// compare requests the runtime's lists. It reports the pods and containers that ended without a call from the kubelet,
-// and adopts those that no call announced.
+// compare requests the runtime's lists. It reports the pods and containers that ended without a call from the kubelet.
+// It stores the pods and containers whose creation the attachment did not see as a held call.
 func (s *listSynchroniser) compare(ctx context.Context) error {
 	before := s.store.serial.Add(1)
 	pods, ctrs, err := s.client.List(ctx)

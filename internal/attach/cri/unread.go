@@ -71,9 +71,9 @@ func (s *listSynchroniser) adoptContainer(ctx context.Context, l criclient.ListI
 	return nil
 }
 
-// addContainer stores a container that no call announced. If known is not nil, it instead replaces known, a stored
-// container that the runtime could not describe. It does nothing if the store no longer has known, because a call has
-// changed the container in the meantime.
+// addContainer stores a container that the attachment found in the runtime's list, and not by a call of the kubelet. If
+// known is not nil, c is instead the new description of known, a stored container that the runtime could not describe
+// before. It does nothing if the store no longer has known, because a call has changed the container in the meantime.
 func (s *listSynchroniser) addContainer(ctx context.Context, c *lifecycle.Container, p *lifecycle.Pod, known *lifecycle.Container) {
 	if now, _ := s.store.container(c.ID); now != known {
 		return

@@ -119,8 +119,9 @@ func (w wrapper) delegation(kind runtimes.Runtime) *lifecycle.Delegation {
 	return &lifecycle.Delegation{Fields: fields, By: wrapperName, Pending: true}
 }
 
-// result returns whether the wrapper applied the decision about a container that has started, and logs a failure. It
-// returns nil if there is no wrapper. attrs are log attributes that name the container.
+// result reads whether the wrapper applied the decision about a container that has started. The returned Delegation
+// says so in the field Err, and result logs a failure. It returns nil if there is no wrapper. attrs are log attributes
+// that name the container.
 func (w wrapper) result(kind runtimes.Runtime, id string, attrs []any) *lifecycle.Delegation {
 	d := w.delegation(kind)
 	if d == nil {
@@ -131,7 +132,7 @@ func (w wrapper) result(kind runtimes.Runtime, id string, attrs []any) *lifecycl
 	case err == nil:
 	case errors.Is(err, ociedit.ErrNotRead):
 		d.Err = "the container's OCI runtime is not trimtab-oci, or uses another directory of decisions"
-		w.log.Warn("a container runs without some of the decided values: its OCI runtime is not trimtab-oci, or uses another directory of decisions", attrs...)
+		w.log.Warn("a container runs without some of the decided values: the container's OCI runtime is not trimtab-oci, or uses another directory of decisions", attrs...)
 	default:
 		d.Err = "trimtab-oci could not apply the decision: " + err.Error()
 		w.log.Warn("a container runs without some of the decided values: trimtab-oci could not apply the decision", append(attrs, logkey.Err, err)...)

@@ -42,7 +42,7 @@ const (
 // Client is a client of one runtime.
 type Client struct {
 	conn  *grpc.ClientConn
-	calls cri.RuntimeServiceClient
+	calls cri.RuntimeServiceClient // makes the calls of the CRI over conn
 	log   *slog.Logger
 
 	listMu     sync.Mutex // held while a list is read; guards listBuffer
@@ -199,9 +199,9 @@ func (c *Client) Update(ctx context.Context, id string, r *cri.LinuxContainerRes
 func LogReadability(log *slog.Logger, key, name, undescribed string, wasUndescribed bool) {
 	switch {
 	case undescribed != "" && !wasUndescribed:
-		log.Warn("the runtime lists a pod or container, but cannot describe it; the agent keeps its values and reads its status again", key, name, logkey.Err, undescribed)
+		log.Warn("the runtime lists a pod or container, but cannot return its status; the agent keeps the values of the pod or container and reads the status again", key, name, logkey.Err, undescribed)
 	case undescribed == "" && wasUndescribed:
-		log.Info("the runtime can describe a pod or container again", key, name)
+		log.Info("the runtime returns the status of a pod or container again", key, name)
 	}
 }
 

@@ -45,6 +45,7 @@ func nonZero[T int64 | uint64](v T) lifecycle.Opt[T] { return lifecycle.Opt[T]{V
 // relayedUnchanged is the note for fields that the agent forwards to the runtime without reading them.
 const relayedUnchanged = "relayed unchanged; no policy uses it"
 
+// Short names of the types in the tables below.
 type (
 	criResources = cri.LinuxContainerResources
 	resources    = lifecycle.Resources
@@ -52,6 +53,7 @@ type (
 	ourPod       = lifecycle.Pod
 )
 
+// resourceTable has one row for each field of LinuxContainerResources.
 var resourceTable = []row[criResources, resources]{
 	{"cpu_period", "CPU.Period", func(p *criResources, l *resources) { l.CPU.Period = nonZero(uint64(max(p.CpuPeriod, 0))) }, ""},
 	{"cpu_quota", "CPU.Quota", func(p *criResources, l *resources) { l.CPU.Quota = nonZero(p.CpuQuota) }, ""},
@@ -72,15 +74,15 @@ var resourceTable = []row[criResources, resources]{
 // containerTable has one row for each field of ContainerConfig, in the order of the CRI. A row sets number only if it
 // also has a read function.
 var containerTable = []configRow{
-	{proto: "metadata.name", lifecycle: "Name", number: 1, read: (*configDecoder).metadata},
+	{proto: "metadata.name", lifecycle: "Name", number: 1, read: (*configDecoder).readMetadata},
 	{proto: "metadata.attempt", note: relayedUnchanged},
-	{proto: "image.", lifecycle: "Image.Name", number: 2, read: (*configDecoder).image, note: "image.user_specified_image becomes Image.Name; image.image, which the kubelet has resolved, becomes Image.Digest"},
+	{proto: "image.", lifecycle: "Image.Name", number: 2, read: (*configDecoder).readImage, note: "image.user_specified_image becomes Image.Name; image.image, which the kubelet has resolved, becomes Image.Digest"},
 	{proto: "command", lifecycle: "Args[]", number: 3, read: func(r *configDecoder, b []byte) error { return r.addString(&r.commands, b) }, note: "without the entries that the image adds"},
 	{proto: "args", lifecycle: "Args[]", number: 4, read: func(r *configDecoder, b []byte) error { return r.addString(&r.arguments, b) }, note: "after command"},
 	{proto: "working_dir", note: relayedUnchanged},
-	{proto: "envs", lifecycle: "Env[]", number: 6, read: (*configDecoder).env, note: "without the entries that the image adds"},
-	{proto: "mounts.", lifecycle: "Mounts[]", number: 7, read: (*configDecoder).mount, note: "bind mounts; without the mounts that the runtime adds"},
-	{proto: "devices.", lifecycle: "Devices[]", number: 8, read: (*configDecoder).device, note: "only paths: the CRI has no device numbers"},
+	{proto: "envs", lifecycle: "Env[]", number: 6, read: (*configDecoder).readEnv, note: "without the entries that the image adds"},
+	{proto: "mounts.", lifecycle: "Mounts[]", number: 7, read: (*configDecoder).readMount, note: "bind mounts; without the mounts that the runtime adds"},
+	{proto: "devices.", lifecycle: "Devices[]", number: 8, read: (*configDecoder).readDevice, note: "only paths: the CRI has no device numbers"},
 	{proto: "labels", lifecycle: "Labels{}", number: 9, read: func(r *configDecoder, b []byte) error { return r.addPair(r.container.Labels, b) }},
 	{proto: "annotations", lifecycle: "Annotations{}", number: 10, read: func(r *configDecoder, b []byte) error { return r.addPair(r.container.Annotations, b) }},
 	{proto: "log_path", note: relayedUnchanged},
@@ -88,15 +90,16 @@ var containerTable = []configRow{
 	{proto: "stdin_once", note: relayedUnchanged},
 	{proto: "tty", note: relayedUnchanged},
 	{
-		proto: "linux.resources.", lifecycle: "Resources", number: 15, read: (*configDecoder).linux,
+		proto: "linux.resources.", lifecycle: "Resources", number: 15, read: (*configDecoder).readLinux,
 		note: "fields as in LinuxContainerResources; oom_score_adj becomes OOMScoreAdj",
 	},
 	{proto: "linux.security_context.", note: relayedUnchanged},
 	{proto: "windows.", note: "relayed unchanged; Trimtab is for Linux only"},
-	{proto: "CDI_devices.", lifecycle: "CDIDevices[]", number: 17, read: (*configDecoder).cdi},
+	{proto: "CDI_devices.", lifecycle: "CDIDevices[]", number: 17, read: (*configDecoder).readCDIDevice},
 	{proto: "stop_signal", note: relayedUnchanged},
 }
 
+// podTable has one row for each field of PodSandboxConfig.
 var podTable = []row[criPod, ourPod]{
 	{"metadata.name", "Name", func(p *criPod, l *ourPod) { l.Name = p.GetMetadata().GetName() }, ""},
 	{"metadata.uid", "UID", func(p *criPod, l *ourPod) { l.UID = p.GetMetadata().GetUid() }, ""},

@@ -21,8 +21,8 @@ type configRow struct {
 	note             string
 }
 
-// configFields has the read functions by field number.
-var configFields = func() (of [32]func(r *configDecoder, b []byte) error) {
+// configReaders has the read functions by field number.
+var configReaders = func() (of [32]func(r *configDecoder, b []byte) error) {
 	for _, row := range containerTable {
 		if row.read != nil {
 			of[row.number] = row.read
@@ -55,10 +55,10 @@ func ContainerOfConfig(config []byte, pod string) (l *lifecycle.Container, ok bo
 	r := &configDecoder{container: l}
 	r.allocate(config)
 	err := protofields.Each(config, func(n protowire.Number, _ uint64, b []byte) error {
-		if b == nil || int(n) >= len(configFields) || configFields[n] == nil {
+		if b == nil || int(n) >= len(configReaders) || configReaders[n] == nil {
 			return nil
 		}
-		return configFields[n](r, b)
+		return configReaders[n](r, b)
 	})
 	if err != nil {
 		return nil, false
@@ -78,10 +78,10 @@ func ContainerOfConfig(config []byte, pod string) (l *lifecycle.Container, ok bo
 // allocate allocates the memory for all strings, and for the lists and maps of the fields that most containers have. It
 // counts the fields before configDecoder decodes them.
 func (r *configDecoder) allocate(config []byte) {
-	var n [len(configFields)]int
+	var n [len(configReaders)]int
 	size := 0
 	_ = protofields.Each(config, func(number protowire.Number, _ uint64, b []byte) error {
-		if int(number) < len(n) && configFields[number] != nil {
+		if int(number) < len(n) && configReaders[number] != nil {
 			n[number]++
 			size += len(b)
 		}
@@ -138,13 +138,13 @@ func (r *configDecoder) addPair(into map[string]string, b []byte) error {
 	return err
 }
 
-// metadata reads the name of the container.
-func (r *configDecoder) metadata(b []byte) error {
+// readMetadata reads the name of the container.
+func (r *configDecoder) readMetadata(b []byte) error {
 	return r.readStrings(b, stringField{1, &r.container.Name})
 }
 
-// image reads the reference of the image, and the name that the user specified.
-func (r *configDecoder) image(b []byte) error {
+// readImage reads the reference of the image, and the name that the user specified.
+func (r *configDecoder) readImage(b []byte) error {
 	if r.container.Image == nil {
 		r.container.Image = &lifecycle.Image{}
 	}
@@ -158,8 +158,8 @@ func (r *configDecoder) addString(list *[]string, b []byte) error {
 	return err
 }
 
-// env reads an environment variable. The variable's value may be invalid UTF-8.
-func (r *configDecoder) env(b []byte) error {
+// readEnv reads an environment variable. The variable's value may be invalid UTF-8.
+func (r *configDecoder) readEnv(b []byte) error {
 	var key, value []byte
 	if err := protofields.Each(b, func(n protowire.Number, _ uint64, b []byte) error {
 		switch {
@@ -181,8 +181,8 @@ func (r *configDecoder) env(b []byte) error {
 	return err
 }
 
-// mount reads a bind mount.
-func (r *configDecoder) mount(b []byte) error {
+// readMount reads a bind mount.
+func (r *configDecoder) readMount(b []byte) error {
 	m := lifecycle.Mount{Type: "bind"}
 	access := "rw"
 	err := protofields.Each(b, func(n protowire.Number, v uint64, b []byte) (err error) {
@@ -205,24 +205,24 @@ func (r *configDecoder) mount(b []byte) error {
 	return err
 }
 
-// device reads a device. The CRI has only the device's path in the container.
-func (r *configDecoder) device(b []byte) error {
+// readDevice reads a device. The CRI has only the device's path in the container.
+func (r *configDecoder) readDevice(b []byte) error {
 	var path string
 	err := r.readStrings(b, stringField{1, &path})
 	r.container.Devices = append(r.container.Devices, lifecycle.Device{Path: strings.Clone(path)})
 	return err
 }
 
-// cdi reads the name of a CDI device.
-func (r *configDecoder) cdi(b []byte) error {
+// readCDIDevice reads the name of a CDI device.
+func (r *configDecoder) readCDIDevice(b []byte) error {
 	var name string
 	err := r.readStrings(b, stringField{1, &name})
 	r.container.CDIDevices = append(r.container.CDIDevices, strings.Clone(name))
 	return err
 }
 
-// linux reads the resources of a LinuxContainerConfig.
-func (r *configDecoder) linux(b []byte) error {
+// readLinux reads the resources of a LinuxContainerConfig.
+func (r *configDecoder) readLinux(b []byte) error {
 	return protofields.Each(b, func(n protowire.Number, _ uint64, b []byte) error {
 		if n != 1 || b == nil {
 			return nil

@@ -42,10 +42,10 @@ var (
 
 // Options configure an Attachment. Handler and Log are required.
 type Options struct {
-	Socket  string // the path of the runtime's NRI socket; default: /var/run/nri/nri.sock
-	Name    string // the name of the plugin; default: trimtab
-	Index   string // two digits; the runtime calls plugins in the order of their indices. Default: 50
-	Handler conductor.Handler
+	Socket  string            // the path of the runtime's NRI socket; default: /var/run/nri/nri.sock
+	Name    string            // the name of the plugin; default: trimtab
+	Index   string            // two digits; the runtime calls plugins in the order of their indices. Default: 50
+	Handler conductor.Handler // decides about the runtime's events
 	Log     *slog.Logger
 	// FailRequest asks the runtime to fail a request that the agent does not answer in time, instead of continuing
 	// without the agent. Runtimes with an NRI release before 0.12.4 ignore FailRequest.
@@ -56,7 +56,8 @@ type Options struct {
 	// OnConfigure is called with the configuration that the runtime stores for a launched plugin, if the runtime has
 	// one. If OnConfigure returns an error, the attachment refuses the connection.
 	OnConfigure func(yaml string) error
-	// Admit is called before each registration. While Admit returns an error, the attachment stays unconnected, in
+	// Admit is called before each registration. It returns an error while the attachment must not connect, because
+	// another agent works on the node. Until Admit returns nil, the attachment stays unconnected, in the state
 	// connect.StateStandby. If Admit is nil, the attachment always connects.
 	Admit func() error
 	// OnState is called with each state that the attachment enters, in order, and with the error that Status then
@@ -74,8 +75,8 @@ type Options struct {
 	Polls bool
 }
 
-// Attachment is an NRI plugin that reconnects whenever the connection ends. It is a conductor.Carrier and, while
-// connected, a conductor.Runtime.
+// Attachment is an NRI plugin that connects again whenever its connection ends. The agent gets the runtime's events
+// from the attachment, and sends updates of containers through it (interfaces conductor.Carrier and conductor.Runtime).
 type Attachment struct {
 	o     Options
 	state connect.State
@@ -93,8 +94,8 @@ type lastRuntime struct {
 	registration, request time.Duration
 }
 
-// newLastRuntime returns the runtime p with its timeouts. For a request timeout of 0, the capabilities have the default
-// of the NRI library.
+// newLastRuntime returns the runtime p with its two timeouts. If the request timeout is 0, the capabilities get the
+// default timeout of the NRI library in its place.
 func newLastRuntime(p peer, registration, request time.Duration) *lastRuntime {
 	can := p.capabilities()
 	can.AnswerTimeout = cmp.Or(max(request, 0), stub.DefaultRequestTimeout)
@@ -126,8 +127,8 @@ func Launched() bool { return os.Getenv(api.PluginSocketEnvVar) != "" }
 // Name is the attachment's name in status, journal and docs.
 func (a *Attachment) Name() string { return "nri" }
 
-// Capabilities returns what the runtime of the last connection supports. The result never includes values of pods: NRI
-// has no call that changes a pod.
+// Capabilities returns which fields the runtime of the last connection lets the attachment set. It never lists fields
+// of whole pods, because NRI has no call that changes a pod.
 func (a *Attachment) Capabilities() conductor.Capabilities {
 	can := a.lastRuntime.Load().capabilities
 	can.UnchangedCalls = a.o.UnchangedCalls

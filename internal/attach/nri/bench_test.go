@@ -52,6 +52,6 @@ func BenchmarkAdjustment(b *testing.B) {
 	c, values := bigContainer(), everything()
 	b.ReportAllocs()
 	for b.Loop() {
-		newest.adjustment(values, c)
+		newest.toAdjustment(values, c)
 	}
 }

@@ -96,9 +96,11 @@ func (a *Attachment) awaitAdmission(ctx context.Context) (refused error) {
 	return refused
 }
 
-// runRegisteredOnly registers over the connection that the runtime passed to this process, because some runtimes do not
-// start before the plugin has registered. The answers on this connection change nothing. A launched plugin can register
-// only once. So when Admit returns nil, the agent attaches through the runtime's socket, as an external plugin.
+// runRegisteredOnly registers over conn, the connection that the runtime passed to this process, although another agent
+// works on the node. It registers because some runtimes do not start before the plugin has registered. Its answers on
+// this connection change nothing. A launched plugin can register only once. So when the other agent ends and Admit
+// returns nil, this agent attaches through the runtime's socket, as an external plugin. The parameter refused is the
+// last error of Admit.
 func (a *Attachment) runRegisteredOnly(ctx context.Context, conn net.Conn, refused error) error {
 	s, err := newSession(ctx, a, conn)
 	if err != nil {

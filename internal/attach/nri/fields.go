@@ -6,42 +6,42 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Row describes one field of NRI's messages, for the docs: the lifecycle field to which the NRI field is converted, the
+// FieldRow describes one field of NRI's messages, for the docs: the lifecycle field to which the NRI field is converted, the
 // NRI release that added the NRI field, and whether answers set it.
-type Row struct {
+type FieldRow struct {
 	Proto      string // e.g. Container.linux.resources.cpu.shares
 	Lifecycle  string // e.g. Container.Resources.CPU.Shares; empty if the field is not converted
 	NRIVersion string // the first NRI release that has the field
-	Setting    string // name of the lifecycle.Field whose values set this field in answers, if any
+	Setting    string // name of the lifecycle.Field that the agent can set by this NRI field in an answer; empty if there is none
 	Adjust     bool   // decided values set the field in the answer to CreateContainer
 	Update     bool   // decided values set the field in updates of existing containers
 	Note       string // a remark, or why the field is not converted
 }
 
-// field is one row of a conversion table: a field of an NRI message, its destination, and the conversion. If
-// convert is nil, the field is not converted, and the note says why.
-type field[P, L any] struct {
+// conversionRow is one row of a conversion table. It says how a field of the NRI message type P is converted to a field of the
+// lifecycle type L. If convert is nil, the field is not converted, and the note says why.
+type conversionRow[P, L any] struct {
 	proto      string // field name; [] marks a list, {} a map
-	lifecycle  string // Go name of the field of L; empty for a message whose fields are set in L itself
+	lifecycle  string // the name of the field of L; empty if P's field is a message whose fields become fields of L
 	nriVersion string // the first NRI release that has the field
 	convert    func(p *P, l *L)
 	table      nestedTable // the conversion table of the message that the field holds; nil if it holds none
 	note       string
 }
 
-// table converts one message type. The result shares the maps and lists of strings of the message and does not copy
-// them, because no other code uses a message after its conversion.
-type table[P, L any] []field[P, L]
+// conversionTable converts the NRI message type P to the lifecycle type L. The result does not copy the maps and lists of strings
+// of the message, but shares them, because no other code uses a message after its conversion.
+type conversionTable[P, L any] []conversionRow[P, L]
 
 // nestedTable is a conversion table of any message type.
 type nestedTable interface {
 	// describe lists the rows of the table, for the docs. The parameter parent is the row of the field that holds the
 	// message. The parameter seen maps each table that was listed before to the name of the field where it was listed.
-	describe(parent Row, seen map[nestedTable]string) []Row
+	describe(parent FieldRow, seen map[nestedTable]string) []FieldRow
 }
 
 // convert sets the fields of l from the message p. If p is nil, convert does nothing.
-func (t *table[P, L]) convert(p *P, l *L) {
+func (t *conversionTable[P, L]) convert(p *P, l *L) {
 	if p == nil {
 		return
 	}
@@ -53,7 +53,7 @@ func (t *table[P, L]) convert(p *P, l *L) {
 }
 
 // convertOne converts an optional message. It converts nil to nil.
-func convertOne[P, L any](t *table[P, L], p *P) *L {
+func convertOne[P, L any](t *conversionTable[P, L], p *P) *L {
 	if p == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func convertOne[P, L any](t *table[P, L], p *P) *L {
 }
 
 // convertList converts a repeated message.
-func convertList[P, L any](t *table[P, L], in []*P) []L {
+func convertList[P, L any](t *conversionTable[P, L], in []*P) []L {
 	if len(in) == 0 {
 		return nil
 	}
@@ -92,21 +92,22 @@ type optionalMessage[T any, W any] interface {
 	GetValue() T
 }
 
-// opt converts an Optional message to an Opt. It converts nil to an Opt that is not set.
-func opt[T comparable, W any, PW optionalMessage[T, W]](w PW) lifecycle.Opt[T] {
+// toOpt converts an Optional message to an Opt. It converts nil to an Opt that is not set.
+func toOpt[T comparable, W any, PW optionalMessage[T, W]](w PW) lifecycle.Opt[T] {
 	if w == nil {
 		return lifecycle.Opt[T]{}
 	}
 	return lifecycle.Some(w.GetValue())
 }
 
-// describe lists the table's rows below the row parent. If a nested table was listed before (seen), describe adds a
-// note that names the first listing, and does not repeat the rows.
-func (t *table[P, L]) describe(parent Row, seen map[nestedTable]string) []Row {
+// describe returns a row for each field of the table, and the rows of nested tables after the row of the field that
+// holds the message. The parameter parent is the row of the field above. If a nested table is in seen, its rows were
+// listed before: then describe adds a note that names the first listing, and does not repeat the rows.
+func (t *conversionTable[P, L]) describe(parent FieldRow, seen map[nestedTable]string) []FieldRow {
 	seen[t] = parent.Proto
-	var rows []Row
+	var rows []FieldRow
 	for _, f := range *t {
-		r := Row{Proto: parent.Proto + "." + f.proto, NRIVersion: laterRelease(f.nriVersion, parent.NRIVersion), Note: f.note}
+		r := FieldRow{Proto: parent.Proto + "." + f.proto, NRIVersion: laterRelease(f.nriVersion, parent.NRIVersion), Note: f.note}
 		if f.convert != nil {
 			r.Lifecycle = strings.TrimSuffix(parent.Lifecycle+"."+f.lifecycle, ".")
 		}
@@ -123,14 +124,14 @@ func (t *table[P, L]) describe(parent Row, seen map[nestedTable]string) []Row {
 	return rows
 }
 
-// Rows lists every field of the messages that a runtime sends about pods and containers, in the order of the protocol.
+// FieldRows lists every field of the messages that a runtime sends about pods and containers, in the order of the protocol.
 // It is for the docs.
-func Rows() []Row {
+func FieldRows() []FieldRow {
 	seen := map[nestedTable]string{}
-	rows := containerTable.describe(Row{Proto: "Container", Lifecycle: "Container"}, seen)
-	rows = append(rows, podTable.describe(Row{Proto: "PodSandbox", Lifecycle: "Pod"}, seen)...)
+	rows := containerTable.describe(FieldRow{Proto: "Container", Lifecycle: "Container"}, seen)
+	rows = append(rows, podTable.describe(FieldRow{Proto: "PodSandbox", Lifecycle: "Pod"}, seen)...)
 	for i := range rows {
-		for _, s := range settings {
+		for _, s := range settableFields {
 			if rows[i].Proto != "Container."+s.proto {
 				continue
 			}
@@ -138,9 +139,9 @@ func Rows() []Row {
 			rows[i].Note = strings.TrimPrefix(rows[i].Note+"; "+s.note, "; ")
 		}
 	}
-	for _, s := range settings {
+	for _, s := range settableFields {
 		if s.adjustOnlySince != "" {
-			rows = append(rows, Row{Proto: "ContainerAdjustment." + s.proto, NRIVersion: s.adjustOnlySince, Setting: s.field.String(), Adjust: true, Note: s.note})
+			rows = append(rows, FieldRow{Proto: "ContainerAdjustment." + s.proto, NRIVersion: s.adjustOnlySince, Setting: s.field.String(), Adjust: true, Note: s.note})
 		}
 	}
 	return rows

@@ -6,17 +6,18 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
+// Short names for the types in the tables below.
 type (
 	nriContainer      = api.Container
 	nriLinuxContainer = api.LinuxContainer
 	container         = lifecycle.Container
 )
 
-var linuxContainerTable = table[nriLinuxContainer, container]{
+var linuxContainerTable = conversionTable[nriLinuxContainer, container]{
 	{"namespaces[]", "Namespaces[]", "0.2", func(p *nriLinuxContainer, l *container) { l.Namespaces = convertList(&namespaceTable, p.Namespaces) }, &namespaceTable, ""},
 	{"devices[]", "Devices[]", "0.2", func(p *nriLinuxContainer, l *container) { l.Devices = convertList(&deviceTable, p.Devices) }, &deviceTable, ""},
 	{"resources", "Resources", "0.2", func(p *nriLinuxContainer, l *container) { resourcesTable.convert(p.Resources, &l.Resources) }, &resourcesTable, ""},
-	{"oom_score_adj", "OOMScoreAdj", "0.7", func(p *nriLinuxContainer, l *container) { l.OOMScoreAdj = opt(p.OomScoreAdj) }, nil, ""},
+	{"oom_score_adj", "OOMScoreAdj", "0.7", func(p *nriLinuxContainer, l *container) { l.OOMScoreAdj = toOpt(p.OomScoreAdj) }, nil, ""},
 	{"cgroups_path", "CgroupsPath", "0.2", func(p *nriLinuxContainer, l *container) { l.CgroupsPath = p.CgroupsPath }, nil, ""},
 	{"io_priority", "IOPriority", "0.10", func(p *nriLinuxContainer, l *container) { l.IOPriority = convertOne(&ioPriorityTable, p.IoPriority) }, &ioPriorityTable, ""},
 	{"seccomp_profile", "Seccomp", "0.10", func(p *nriLinuxContainer, l *container) { l.Seccomp = convertOne(&profileTable, p.SeccompProfile) }, &profileTable, ""},
@@ -27,7 +28,7 @@ var linuxContainerTable = table[nriLinuxContainer, container]{
 	{"rdt", "RDT", "0.11", func(p *nriLinuxContainer, l *container) { l.RDT = convertOne(&rdtTable, p.Rdt) }, &rdtTable, ""},
 }
 
-var containerTable = table[nriContainer, container]{
+var containerTable = conversionTable[nriContainer, container]{
 	{"id", "ID", "0.2", func(p *nriContainer, l *container) { l.ID = p.Id }, nil, "empty at CreateContainer in iSulad"},
 	{"pod_sandbox_id", "PodID", "0.2", func(p *nriContainer, l *container) { l.PodID = p.PodSandboxId }, nil, ""},
 	{"name", "Name", "0.2", func(p *nriContainer, l *container) { l.Name = p.Name }, nil, "empty at CreateContainer in CRI-O up to 1.36"},

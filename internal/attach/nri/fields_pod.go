@@ -6,18 +6,19 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
+// Short names for the types in the tables below.
 type (
 	nriPod      = api.PodSandbox
 	nriLinuxPod = api.LinuxPodSandbox
 	ourPod      = lifecycle.Pod
 )
 
-var namespaceTable = table[api.LinuxNamespace, lifecycle.Namespace]{
+var namespaceTable = conversionTable[api.LinuxNamespace, lifecycle.Namespace]{
 	{"type", "Type", "0.2", func(p *api.LinuxNamespace, l *lifecycle.Namespace) { l.Type = p.Type }, nil, ""},
 	{"path", "Path", "0.2", func(p *api.LinuxNamespace, l *lifecycle.Namespace) { l.Path = p.Path }, nil, ""},
 }
 
-var linuxPodTable = table[nriLinuxPod, ourPod]{
+var linuxPodTable = conversionTable[nriLinuxPod, ourPod]{
 	{"pod_overhead", "Overhead", "0.2", func(p *nriLinuxPod, l *ourPod) { l.Overhead = convertResources(p.PodOverhead) }, &resourcesTable, ""},
 	{"pod_resources", "Resources", "0.2", func(p *nriLinuxPod, l *ourPod) { l.Resources = convertResources(p.PodResources) }, &resourcesTable, ""},
 	{"cgroup_parent", "CgroupParent", "0.2", func(p *nriLinuxPod, l *ourPod) { l.CgroupParent = p.CgroupParent }, nil, ""},
@@ -26,7 +27,7 @@ var linuxPodTable = table[nriLinuxPod, ourPod]{
 	{"resources", "Sandbox", "0.2", func(p *nriLinuxPod, l *ourPod) { l.Sandbox = convertResources(p.Resources) }, &resourcesTable, ""},
 }
 
-var podTable = table[nriPod, ourPod]{
+var podTable = conversionTable[nriPod, ourPod]{
 	{"id", "ID", "0.2", func(p *nriPod, l *ourPod) { l.ID = p.Id }, nil, ""},
 	{"name", "Name", "0.2", func(p *nriPod, l *ourPod) { l.Name = p.Name }, nil, ""},
 	{"uid", "UID", "0.2", func(p *nriPod, l *ourPod) { l.UID = p.Uid }, nil, ""},

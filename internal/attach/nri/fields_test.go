@@ -83,8 +83,8 @@ func TestEveryFieldHasARow(t *testing.T) {
 
 // TestRows checks the rows that the docs are made from.
 func TestRows(t *testing.T) {
-	rows, set := map[string]Row{}, map[string]bool{}
-	for _, r := range Rows() {
+	rows, set := map[string]FieldRow{}, map[string]bool{}
+	for _, r := range FieldRows() {
 		if _, twice := rows[r.Proto]; twice {
 			t.Errorf("%s is listed twice", r.Proto)
 		}
@@ -98,21 +98,21 @@ func TestRows(t *testing.T) {
 			t.Errorf("%s: since %q", r.Proto, r.NRIVersion)
 		}
 	}
-	want := Row{Proto: "Container.linux.resources.cpu.shares", Lifecycle: "Container.Resources.CPU.Shares", NRIVersion: "0.2",
-		Setting: "cpu.shares", Adjust: true, Update: true, Note: settings[0].note}
+	want := FieldRow{Proto: "Container.linux.resources.cpu.shares", Lifecycle: "Container.Resources.CPU.Shares", NRIVersion: "0.2",
+		Setting: "cpu.shares", Adjust: true, Update: true, Note: settableFields[0].note}
 	if d := cmp.Diff(want, rows[want.Proto]); d != "" {
 		t.Error(d)
 	}
 	if got := rows["Container.linux.io_priority.class"].NRIVersion; got != "0.10" {
 		t.Errorf("io_priority.class since %s", got)
 	}
-	for _, s := range settings {
+	for _, s := range settableFields {
 		if !set[s.field.String()] {
 			t.Errorf("setting %s names no row: %s", s.field, s.proto)
 		}
 	}
 	for _, f := range lifecycle.Fields() {
-		if settingsByField[f.Field] == nil && !besideNRI[f.Field] {
+		if settableByField[f.Field] == nil && !besideNRI[f.Field] {
 			t.Errorf("field %s is in no setting", f.Name)
 		}
 	}
@@ -361,7 +361,7 @@ func TestNilIn(t *testing.T) {
 // names maps the field names of a table's message to lifecycle names.
 func names(of nestedTable) map[string]string {
 	m := map[string]string{}
-	for _, r := range of.describe(Row{}, map[nestedTable]string{}) {
+	for _, r := range of.describe(FieldRow{}, map[nestedTable]string{}) {
 		if name := strings.TrimPrefix(r.Proto, "."); !strings.Contains(name, ".") {
 			m[strings.TrimRight(name, "[]{}")] = strings.TrimPrefix(r.Lifecycle, ".")
 		}

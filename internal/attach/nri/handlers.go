@@ -71,9 +71,9 @@ func (s *session) passConfig(config string) error {
 	return nil
 }
 
-// Synchronize passes the runtime's pods and containers to the handler. The answer has no updates. If the handler still
-// runs after half of the runtime's timeout, Synchronize no longer waits for it. Otherwise the runtime would disconnect
-// the agent, and a slow handler would be too late after each reconnection.
+// Synchronize passes the runtime's pods and containers to the handler. The answer has no updates. If the handler has
+// not returned after half of the runtime's timeout, Synchronize answers without waiting for the handler. If it waited
+// longer, the runtime would disconnect the agent, and the same would happen again after each reconnection.
 func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, ctrs []*api.Container) ([]*api.ContainerUpdate, error) {
 	if s.registerOnly {
 		return nil, nil
@@ -147,10 +147,10 @@ func (s *session) CreateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	if err != nil {
 		return nil, nil, err
 	}
-	adjust, unsupported := s.a.peer().adjustment(ans.Values, c)
+	adjust, unsupported := s.a.peer().toAdjustment(ans.Values, c)
 	s.logUnsupported(ans.Op, c.GetId(), unsupported)
 	// Runtimes fail a creation if the answer also updates the container that they create.
-	return adjust, s.updates(ans.Op, ans.Others, c.GetId(), true), nil
+	return adjust, s.toUpdates(ans.Op, ans.Others, c.GetId(), true), nil
 }
 
 // PostCreateContainer notifies the handler that the runtime has stored the container.
@@ -190,8 +190,8 @@ func (s *session) UpdateContainer(ctx context.Context, p *api.PodSandbox, c *api
 	if err != nil {
 		return nil, err
 	}
-	ups := s.updates(ans.Op, ans.Others, c.GetId(), true)
-	own, unsupported := s.a.peer().update(c.GetId(), runtimes.KubeletUpdate, ans.Values)
+	ups := s.toUpdates(ans.Op, ans.Others, c.GetId(), true)
+	own, unsupported := s.a.peer().toUpdate(c.GetId(), runtimes.KubeletUpdate, ans.Values)
 	s.logUnsupported(ans.Op, c.GetId(), unsupported)
 	if own != nil {
 		own.IgnoreFailure = !s.a.o.FailRequest
@@ -206,7 +206,7 @@ func (s *session) StopContainer(ctx context.Context, p *api.PodSandbox, c *api.C
 	if err != nil {
 		return nil, err
 	}
-	return s.updates(ans.Op, ans.Others, c.GetId(), true), nil
+	return s.toUpdates(ans.Op, ans.Others, c.GetId(), true), nil
 }
 
 // RemoveContainer passes the event to the handler.
@@ -265,7 +265,7 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 		case refused:
 			refusal = rejected
 		case err != nil:
-			s.a.o.Log.Error("the agent could not decide an event; the answer changes nothing", logkey.Op, got.Op, logkey.Event, ev.Kind.String(), logkey.Err, err)
+			s.a.o.Log.Error("the agent could not decide about an event; the answer to the runtime changes nothing", logkey.Op, got.Op, logkey.Event, ev.Kind.String(), logkey.Err, err)
 		default:
 			ans = got
 		}
@@ -273,10 +273,10 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 	return ans, refusal
 }
 
-// updates converts settings of existing containers to one update for each container, because the runtime would report a
+// toUpdates converts settings of existing containers to one update for each container, because the runtime would report a
 // second update of a container as a conflict. It drops and logs settings in two cases: the runtime has not sent the
 // container's id yet, or the container's id is the parameter except.
-func (s *session) updates(op logkey.ID, what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
+func (s *session) toUpdates(op logkey.ID, what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
 	var out []*api.ContainerUpdate
 	merged := make(map[string][]lifecycle.Value, len(what))
 	var order []string
@@ -293,7 +293,7 @@ func (s *session) updates(op logkey.ID, what []conductor.Settings, except string
 	}
 	peer := s.a.peer()
 	for _, id := range order {
-		u, unsupported := peer.update(id, runtimes.AgentUpdate, merged[id])
+		u, unsupported := peer.toUpdate(id, runtimes.AgentUpdate, merged[id])
 		s.logUnsupported(op, id, unsupported)
 		if u != nil {
 			u.IgnoreFailure = ignoreFailure

@@ -15,8 +15,9 @@ const (
 	podNameKey       = "io.kubernetes.pod.name"
 )
 
-// identities completes names and ids that some runtimes report late or in another form. Each connection has its own
-// identities: after a reconnection, Synchronize reports complete containers.
+// identities completes the names and ids of containers. Some runtimes send a container's name or id only after the
+// container's creation. Each connection has its own identities: after a reconnection, the runtime's Synchronize request
+// has complete containers.
 type identities struct {
 	mu sync.Mutex // guards the fields below
 	// pending has the ids that the agent made up for CreateContainer requests without an id. The key is the pod id and

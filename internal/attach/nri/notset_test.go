@@ -13,7 +13,7 @@ import (
 func TestEveryAdjustment(t *testing.T) {
 	t.Parallel()
 	set := map[string]bool{}
-	for _, s := range settings {
+	for _, s := range settableFields {
 		set[s.proto] = true
 	}
 	reasons := map[string]bool{}

@@ -18,8 +18,8 @@ type peer struct {
 	about string           // name and versions, for Status
 }
 
-// newPeer returns the runtime that sent this name and release in Configure. The parameter stated is the NRI release
-// that the runtime sent, or that the stub inferred.
+// newPeer returns the runtime that sent this name and release in its Configure request. The parameter stated is the
+// runtime's NRI release, as the runtime sent it or the NRI library inferred it; "" if it is unknown.
 func newPeer(name, release, stated string) peer {
 	nri := nriRelease(stated, name, release)
 	p := peer{name: name, nri: runtimes.ParseVersion(nri)}
@@ -43,7 +43,7 @@ func (p peer) isAtLeast(nri version) bool { return !p.nri.Before(nri) }
 func (p peer) capabilities() conductor.Capabilities {
 	updates := lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return p.carries(lifecycle.UpdateContainer, f) })
 	return conductor.Capabilities{
-		Name: "nri", About: p.about,
+		Name: "nri", RuntimeName: p.about,
 		Create: lifecycle.FieldsWhere(func(f lifecycle.Field) bool { return p.carries(lifecycle.CreateContainer, f) }),
 		Update: updates, Copy: updates,
 		WhyNotAccepted: func(c runtimes.Call, v lifecycle.Value) string { return p.kind.WhyNotAccepted(runtimes.NRI, c, v) },
@@ -52,16 +52,16 @@ func (p peer) capabilities() conductor.Capabilities {
 	}
 }
 
-// piggybacks reports whether the answer to CreateContainer can also update other containers without a risk for the
-// creation. containerd and the embedded runtime apply such updates before they release their lock, and only log a
-// failure (containerd 1.7 to 2.4, internal/nri). CRI-O fails the creation if such an update fails.
+// piggybacks reports whether the answer to CreateContainer can also update other containers, so that a failed update
+// does not make the creation fail. containerd and the embedded runtime apply such updates before they release their
+// lock, and only log a failure (containerd 1.7 to 2.4, internal/nri). CRI-O fails the creation if such an update fails.
 func (p peer) piggybacks() bool { return p.name == "containerd" || p.name == EmbeddedRuntime }
 
 // carries reports whether an answer to an event of this kind can set the field. The answer to CreateContainer can set
-// all fields of the table settings that the runtime applies. The answer to UpdateContainer can set only resources.
-// Answers to other events can set no field.
+// every field that NRI's answers have (the table in settings.go) and that the runtime applies. The answer to UpdateContainer
+// can set only resources. Answers to other events can set no field.
 func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
-	s := settingsByField[f]
+	s := settableByField[f]
 	if s == nil {
 		return false
 	}
@@ -77,7 +77,7 @@ func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 // Carries reports whether an answer to an event of this kind can set the field, if the runtime is the newest one.
 // Attachment.Capabilities lists the fields that the connected runtime applies.
 func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
-	s := settingsByField[f]
+	s := settableByField[f]
 	return s != nil && (kind == lifecycle.CreateContainer || kind == lifecycle.UpdateContainer && s.resource != nil)
 }
 
@@ -85,7 +85,7 @@ func Carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 // not.
 func (p peer) missingFields() []lifecycle.Field {
 	var out []lifecycle.Field
-	for _, s := range settings {
+	for _, s := range settableFields {
 		if !p.carries(lifecycle.CreateContainer, s.field) {
 			out = append(out, s.field)
 		}

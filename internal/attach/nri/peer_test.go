@@ -92,7 +92,7 @@ func TestCarriesWhatTheRuntimeObeys(t *testing.T) {
 			var lacks []lifecycle.Field
 			var a *Attachment
 			r := &recorder{answer: func(_ context.Context, ev lifecycle.Event) (conductor.Answer, error) {
-				for _, s := range settings {
+				for _, s := range settableFields {
 					if ev.Kind == lifecycle.CreateContainer && !a.Capabilities().Create.Has(s.field) {
 						lacks = append(lacks, s.field)
 					}

@@ -114,7 +114,7 @@ func (p *player) connect(checkpoint []byte) {
 		Machine: m, Key: []byte("a key of the test, 32 bytes long"), Log: discard(), Now: time.Now, Checkpoint: checkpoint,
 		Keeper: keeper.New(&cgroup.Tree{FS: p.kernel, Version: cgroup.V2}),
 		Policy: engine.Policy{
-			Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{},
+			Dialects: []string{"koordinator", "kubernetes"}, PlacementOn: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Rules: intent.Rules{{Kinds: []intent.Kind{"*"}, Namespaces: []string{"*"}, Decision: intent.Allow}},
 			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}, hook.BatchOptions{}, hook.GPU{}, hook.OOMScoreOptions{}},

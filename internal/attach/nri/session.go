@@ -27,8 +27,8 @@ const gracePeriod = 5 * time.Second
 // errAborted is the answer to a Configure request that the session no longer accepts.
 var errAborted = errors.New("the agent has stopped waiting for this registration, or is registered already")
 
-// session is one connection with its own stub, because a stub whose Start failed cannot be started again. The session
-// is also the plugin that the stub serves.
+// session is one connection to the runtime. Each session has its own stub (the NRI library's client for plugins),
+// because a stub whose Start failed cannot be started again. The stub passes the runtime's requests to the session.
 type session struct {
 	a      *Attachment
 	stub   stub.Stub
@@ -46,26 +46,27 @@ type session struct {
 	updateToken chan struct{}   // semaphore with one token: one unsolicited update at a time
 	updateCtx   context.Context // the context of the current update; only the holder of the token uses it
 
-	// stubStarted means that the stub's Start succeeded. If it is false, finish does not call the stub's Stop, which
-	// would wait for a Start that hangs.
+	// stubStarted means that the stub's Start succeeded. If it is false, finish does not call the stub's Stop, because
+	// Stop waits until Start returns, and Start possibly never returns.
 	stubStarted bool
-	// registerOnly means that the session registers, because the runtime waits for the registration, but decides
-	// nothing.
+	// registerOnly means that the session only registers, because the runtime waits for the registration. The session
+	// decides nothing, because another agent works on the node.
 	registerOnly bool
 
 	mu           sync.Mutex // guards the fields below
-	configured   bool       // a Configure request arrived; only such a request ends the stub's Start
+	configured   bool       // a Configure request arrived; without such a request, the stub's Start does not return
 	aborted      bool       // start has given up, so Configure is refused
 	syncReceived bool       // the runtime has sent Synchronize
 }
 
-// watchedConn raises dead when either side closes the connection. If a write takes longer than writeTimeout,
-// watchedConn closes the connection, because the runtime may have got only a part of the message.
+// watchedConn is a connection that raises the signal dead when either side closes the connection. If a write takes
+// longer than writeTimeout, watchedConn closes the connection, because possibly the runtime got only a part of the
+// message.
 type watchedConn struct {
 	net.Conn
 	writeTimeout time.Duration // of one write
 	writes       atomic.Int64  // number of writes that have returned
-	dead         signal
+	dead         signal        // raised when the connection is closed
 }
 
 // Write writes with a deadline.
@@ -126,9 +127,10 @@ func newSession(ctx context.Context, a *Attachment, conn net.Conn) (*session, er
 	return s, nil
 }
 
-// start registers the plugin and waits for the runtime's Configure request. After the registration, neither the context
-// nor a lost connection ends the stub's Start. So start runs the stub's Start on a goroutine, and stops waiting if the
-// connection is lost, the context ends or HandshakeTimeout is over.
+// start registers the plugin and waits for the runtime's Configure request. Once the plugin has registered, the stub's
+// Start waits for this request without end, even if its context ends or the connection is lost. So start calls the
+// stub's Start on a goroutine. start stops waiting if the connection is lost, the context ends or HandshakeTimeout is
+// over.
 func (s *session) start() error {
 	done := make(chan error, 1)
 	go func() { done <- s.stub.Start(s.ctx) }()
@@ -162,8 +164,9 @@ func (s *session) start() error {
 	return cause
 }
 
-// abortStart ends the stub's Start, if Start waits for a Configure request that can no longer arrive. It passes a
-// Configure request to the stub, which the session then refuses. abortStart reports whether Start will return.
+// abortStart makes the stub's Start return if Start waits for a Configure request that can no longer arrive. For this
+// purpose it calls the stub with a Configure request of its own, which the method Configure of session refuses with
+// errAborted. abortStart reports whether Start will return.
 func (s *session) abortStart() bool {
 	s.mu.Lock()
 	if s.configured {
@@ -199,9 +202,9 @@ func (s *session) interceptRequest(ctx context.Context, u ttrpc.Unmarshaler, inf
 	return m(ctx, u)
 }
 
-// interceptCall gets the stub's calls to the runtime. It raises registered when the runtime has answered
-// RegisterPlugin. The stub calls UpdateContainers without a context, so interceptCall uses the context of the current
-// update instead.
+// interceptCall is called for each call of the stub to the runtime. When the runtime has answered RegisterPlugin,
+// interceptCall raises the signal registered. The stub calls UpdateContainers without the caller's context, so
+// interceptCall makes this call with the context of the current update.
 func (s *session) interceptCall(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, info *ttrpc.UnaryClientInfo, call ttrpc.Invoker) error {
 	if strings.HasSuffix(info.FullMethod, "/UpdateContainers") {
 		ctx = s.updateCtx
@@ -319,7 +322,7 @@ const updateTimeout = 10 * time.Second
 // update sends one unsolicited update and waits for the answer. It returns the ids of the containers whose update the
 // runtime refused.
 func (s *session) update(ctx context.Context, what []conductor.Settings) ([]string, error) {
-	ups := s.updates(0, what, "", false)
+	ups := s.toUpdates(0, what, "", false)
 	if len(ups) == 0 {
 		return nil, nil
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// setting is one row of the table of fields that NRI's answers can set: the field, and the function that puts a
-// value into the answer. A row has either resource or create. Both functions return false for a value that NRI
-// cannot express. The attachment logs that value and does not send it.
-type setting struct {
+// settableField is one row of the table of fields that NRI's answers can set: the field, and a function that puts a value of
+// this field into the answer. This function is resource for a field of resources, and create for another field. The
+// function returns false for a value that NRI cannot express. The attachment logs such a value and does not send it.
+type settableField struct {
 	field lifecycle.Field
 	proto string // the field of NRI's Container that the row sets
 	// resource sets a field of resources, in adjustments and in updates.
@@ -25,19 +25,19 @@ type setting struct {
 	// runtime's request.
 	create func(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool
 	note   string // a remark for the docs
-	// adjustOnlySince is for a field that runtimes never report: the first NRI release that has it in adjustments. It is ""
-	// if runtimes report the field.
+	// adjustOnlySince is the first NRI release whose adjustments have this field, if runtimes never report the field to
+	// plugins. It is "" if runtimes report the field.
 	adjustOnlySince string
 }
 
-// settings is the table of all fields that NRI's answers can set. The attachment's capabilities are made from this
-// table. A plugin cannot override a scalar resource that an earlier plugin has set: the runtime then refuses the
-// creation.
-var settings = append(resourceSettings, processSettings...)
+// settableFields is the table of all fields that NRI's answers can set. The function capabilities reads the table. A plugin
+// cannot override a resource of one value, such as CPU shares, that an earlier plugin has set: the runtime then refuses
+// the creation.
+var settableFields = append(resourceFields, processFields...)
 
-// resourceSettings are the rows for resources, environment variables, mounts, devices, classes, annotations and the
+// resourceFields are the rows for resources, environment variables, mounts, devices, classes, annotations and the
 // OOM score.
-var resourceSettings = []setting{
+var resourceFields = []settableField{
 	{
 		field: lifecycle.CPUShares, proto: "linux.resources.cpu.shares", resource: carry.NumberSetter(1, func(r *api.LinuxResources, n int64) { cpuOf(r).Shares = &api.OptionalUInt64{Value: uint64(n)} }),
 		note: "0 means unset in containerd's updates, so Trimtab never sends 0",
@@ -85,13 +85,13 @@ var resourceSettings = []setting{
 		note: "containerd adds a second limit of the same size, and the OCI runtime applies the last one; so Trimtab never sends it in updates",
 	},
 	{
-		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: createOnlyText((*api.ContainerAdjustment).SetLinuxBlockIOClass),
+		field: lifecycle.BlockIOClass, proto: "linux.resources.blockio_class", create: creationTextSetter((*api.ContainerAdjustment).SetLinuxBlockIOClass),
 		note: "a runtime without a block I/O configuration ignores it; a class that the configuration does not have fails the creation, " +
 			"but CRI-O drops such a class without an error; " +
 			"lost in containerd's updates",
 	},
 	{
-		field: lifecycle.RDTClass, proto: "linux.resources.rdt_class", create: createOnlyText((*api.ContainerAdjustment).SetLinuxRDTClass),
+		field: lifecycle.RDTClass, proto: "linux.resources.rdt_class", create: creationTextSetter((*api.ContainerAdjustment).SetLinuxRDTClass),
 		note: "a runtime without an RDT configuration ignores it; a class that the configuration does not have fails the creation; " +
 			"lost in containerd's updates",
 	},
@@ -101,25 +101,25 @@ var resourceSettings = []setting{
 	},
 }
 
-// settingsByField has the rows of settings by field.
-var settingsByField = func() map[lifecycle.Field]*setting {
-	m := make(map[lifecycle.Field]*setting, len(settings))
-	for i := range settings {
-		m[settings[i].field] = &settings[i]
+// settableByField has the rows of this table by field.
+var settableByField = func() map[lifecycle.Field]*settableField {
+	m := make(map[lifecycle.Field]*settableField, len(settableFields))
+	for i := range settableFields {
+		m[settableFields[i].field] = &settableFields[i]
 	}
 	return m
 }()
 
-// adjustment converts values to an adjustment of the container that the runtime creates. It returns nil if no value can
+// toAdjustment converts values to an adjustment of the container that the runtime creates. It returns nil if no value can
 // be set; the agent then changes nothing in the container. It also returns the values that NRI or the runtime does not
 // support. The parameter had is the container in the runtime's request.
-func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
+func (p peer) toAdjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
 	var other, resources bool
 	var unsupported []lifecycle.Value
 	for _, v := range values {
-		s := settingsByField[v.Field]
+		s := settableByField[v.Field]
 		switch {
 		case s == nil || v.Scope != lifecycle.OfContainer || p.kind.WhyNotAccepted(runtimes.NRI, runtimes.CreateCall, v) != "":
 			unsupported = append(unsupported, v)
@@ -143,14 +143,14 @@ func (p peer) adjustment(values []lifecycle.Value, had *api.Container) (*api.Con
 	return a, unsupported
 }
 
-// update converts values to an update of an existing container. Only resources can be updated. It returns nil if no
+// toUpdate converts values to an update of an existing container. Only resources can be updated. It returns nil if no
 // value can be set. It also returns the values that NRI or the runtime does not support in the call c.
-func (p peer) update(id string, c runtimes.Call, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
+func (p peer) toUpdate(id string, c runtimes.Call, values []lifecycle.Value) (*api.ContainerUpdate, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	var any bool
 	var unsupported []lifecycle.Value
 	for _, v := range values {
-		s := settingsByField[v.Field]
+		s := settableByField[v.Field]
 		if s == nil || v.Scope != lifecycle.OfContainer || s.resource == nil ||
 			p.kind.WhyNotAccepted(runtimes.NRI, c, v) != "" || !s.resource(r, v) {
 			unsupported = append(unsupported, v)
@@ -172,9 +172,9 @@ func cpuOf(r *api.LinuxResources) *api.LinuxCPU {
 	return r.Cpu
 }
 
-// createOnlyText returns a function that sets a string field. Trimtab sets this field only in the answer to
+// creationTextSetter returns a function that sets a string field. Trimtab sets this field only in the answer to
 // CreateContainer.
-func createOnlyText(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
+func creationTextSetter(set func(a *api.ContainerAdjustment, name string)) func(*api.ContainerAdjustment, *api.Container, lifecycle.Value) bool {
 	put := carry.TextSetter(set)
 	return func(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool { return put(a, v) }
 }
@@ -183,6 +183,8 @@ func createOnlyText(set func(a *api.ContainerAdjustment, name string)) func(*api
 // with -, because this prefix marks a removal in NRI.
 func isUsableKey(key string) bool { return key != "" && !strings.HasPrefix(key, "-") }
 
+// addEnv sets an environment variable. Like all functions of this kind, it returns false if NRI cannot express the value
+// v. The parameter had is the container in the runtime's request.
 func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
 	if v.Remove || !isUsableKey(v.Key) || strings.Contains(v.Key, "=") {
 		return false // runtimes drop the removal of a variable if no new value follows
@@ -197,6 +199,7 @@ func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) b
 	return true
 }
 
+// addMount sets a mount. It replaces a mount of the container with the same destination.
 func addMount(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
 	if v.Mount == nil || !isUsableKey(v.Mount.Destination) {
 		return false
@@ -209,6 +212,7 @@ func addMount(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value)
 	return true
 }
 
+// addDevice sets a device. It replaces a device of the container with the same path.
 func addDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
 	if v.Device == nil || !isUsableKey(v.Device.Path) {
 		return false
@@ -231,6 +235,7 @@ func addDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value
 	return true
 }
 
+// setOOMScore sets oom_score_adj. It returns false for a number that the kernel refuses.
 func setOOMScore(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	if v.Int < -1000 || v.Int > 1000 {
 		return false
@@ -239,6 +244,7 @@ func setOOMScore(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value
 	return true
 }
 
+// setHugepages sets the limit for huge pages of one size: v.Key is the size, and v.Int is the limit in bytes.
 func setHugepages(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	if v.Key == "" || v.Int < 0 {
 		return false
@@ -247,6 +253,7 @@ func setHugepages(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Valu
 	return true
 }
 
+// addCDI adds the CDI device v.Key, if the container does not have it already.
 func addCDI(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
 	if !isUsableKey(v.Key) {
 		return false
@@ -257,6 +264,7 @@ func addCDI(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) b
 	return true
 }
 
+// addAnnotation sets the annotation v.Key to v.Text.
 func addAnnotation(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	if !isUsableKey(v.Key) {
 		return false

@@ -9,9 +9,9 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// processSettings are the rows for attributes of a container's first process, and for the sysctls, network interfaces,
+// processFields are the rows for attributes of a container's first process, and for the sysctls, network interfaces,
 // OCI hooks, cgroup mount and resctrl settings of the container. NRI can set them only at creation.
-var processSettings = []setting{
+var processFields = []settableField{
 	{
 		field: lifecycle.ProcessLimit, proto: "rlimits[]", create: addRlimit,
 		note: "if the container already has a limit of this type, containerd appends a second one, and OCI runtimes apply the last one",
@@ -50,6 +50,7 @@ var processSettings = []setting{
 	},
 }
 
+// addRlimit sets an rlimit. It returns false if the value is not valid.
 func addRlimit(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	r, ok := lifecycle.ParseRlimit(v.Key, v.Text)
 	if ok {
@@ -58,6 +59,7 @@ func addRlimit(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) 
 	return ok
 }
 
+// setIOPriority sets the I/O priority. It returns false if the value is not valid, or if NRI does not know the class.
 func setIOPriority(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	p, ok := lifecycle.ParseIOPriority(v.Text)
 	class, known := api.IOPrioClass_value[p.Class]
@@ -68,6 +70,7 @@ func setIOPriority(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Val
 	return true
 }
 
+// setScheduler sets the CPU scheduling. It returns false if the value is not valid, or if NRI does not know a name in it.
 func setScheduler(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	s, ok := lifecycle.ParseScheduler(v.Text)
 	policy, known := api.LinuxSchedulerPolicy_value[s.Policy]
@@ -82,6 +85,7 @@ func setScheduler(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Valu
 	return true
 }
 
+// setMemoryPolicy sets the memory policy. It returns false if the value is not valid, or if NRI does not know a name in it.
 func setMemoryPolicy(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	m, ok := lifecycle.ParseMemoryPolicy(v.Text)
 	mode, known := api.MpolMode_value[m.Mode]
@@ -105,6 +109,7 @@ func enumValues[E ~int32](names []string, values map[string]int32) (out []E, all
 	return out, true
 }
 
+// setSysctl sets a sysctl. It returns false for a sysctl of a namespace that the container does not own.
 func setSysctl(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
 	if !isUsableKey(v.Key) || !ownsNamespace(had, namespaceOf(v.Key)) {
 		return false
@@ -113,6 +118,8 @@ func setSysctl(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value
 	return true
 }
 
+// addNetDevice moves the network interface v.Key of the host into the container, with the name v.Text. It returns false if
+// the container has no network namespace of its own.
 func addNetDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
 	if !isUsableKey(v.Key) || v.Text == "" || !ownsNamespace(had, "network") {
 		return false
@@ -121,6 +128,7 @@ func addNetDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Va
 	return true
 }
 
+// addHook adds an OCI hook. It returns false if the value is not valid.
 func addHook(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	stage, h, ok := lifecycle.ParseOCIHook(v.Key, v.Text)
 	if !ok {
@@ -143,6 +151,8 @@ func addHook(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bo
 // cgroupRoot is the path at which containers mount the cgroup hierarchy.
 const cgroupRoot = "/sys/fs/cgroup"
 
+// setCgroupMount makes the container's mount of the cgroup hierarchy writable. It returns false if the container has no
+// such mount or no cgroup namespace of its own, or if v.Text is not "rw".
 func setCgroupMount(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
 	own := slices.ContainsFunc(had.GetLinux().GetNamespaces(), func(n *api.LinuxNamespace) bool { return n.GetType() == "cgroup" && n.GetPath() == "" })
 	at := slices.IndexFunc(had.GetMounts(), func(m *api.Mount) bool { return m.GetDestination() == cgroupRoot })
@@ -156,6 +166,7 @@ func setCgroupMount(a *api.ContainerAdjustment, had *api.Container, v lifecycle.
 	return true
 }
 
+// setIntelRDT sets one of the resctrl settings: v.Key is "closid", "schemata" or "monitoring".
 func setIntelRDT(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	switch v.Key {
 	case "closid":

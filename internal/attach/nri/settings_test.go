@@ -87,14 +87,14 @@ func wantAdjustment() *api.ContainerAdjustment {
 }
 
 func TestAdjustmentOfEverything(t *testing.T) {
-	got, left := newest.adjustment(everything(), &api.Container{Env: []string{"NEWER=1", "OTHER"}})
+	got, left := newest.toAdjustment(everything(), &api.Container{Env: []string{"NEWER=1", "OTHER"}})
 	if d := cmp.Diff(wantAdjustment(), got, protocmp.Transform()); d != "" || left != nil {
 		t.Error(d, left)
 	}
 }
 
 func TestUpdateOfEverything(t *testing.T) {
-	got, left := newest.update("c1", runtimes.AgentUpdate, everything())
+	got, left := newest.toUpdate("c1", runtimes.AgentUpdate, everything())
 	want := &api.ContainerUpdate{ContainerId: "c1", Linux: &api.LinuxContainerUpdate{Resources: wantResources()}}
 	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
 		t.Error(d)
@@ -109,8 +109,8 @@ func TestCarriesIsTrue(t *testing.T) {
 	a := New(Options{})
 	a.lastRuntime.Store(newLastRuntime(newPeer("containerd", "v2.4.2", "v0.12.3"), 0, 0))
 	for _, v := range everything() {
-		adj, _ := newest.adjustment([]lifecycle.Value{v}, nil)
-		up, _ := newest.update("c", runtimes.AgentUpdate, []lifecycle.Value{v})
+		adj, _ := newest.toAdjustment([]lifecycle.Value{v}, nil)
+		up, _ := newest.toUpdate("c", runtimes.AgentUpdate, []lifecycle.Value{v})
 		if a.Capabilities().Create.Has(v.Field) != (adj != nil) {
 			t.Errorf("create, %s: declared %v", v.Field, adj == nil)
 		}
@@ -136,7 +136,7 @@ func TestOverriding(t *testing.T) {
 		Annotations: map[string]string{"k": "old"},
 		Linux:       &api.LinuxContainer{Devices: []*api.LinuxDevice{{Path: "/dev/x"}}},
 	}
-	got, _ := newest.adjustment(everything(), had)
+	got, _ := newest.toAdjustment(everything(), had)
 	want := wantAdjustment()
 	want.Env = append([]*api.KeyValue{{Key: "-NEW"}}, want.Env...)
 	want.Mounts = append([]*api.Mount{{Destination: "-/d"}}, want.Mounts...)
@@ -162,14 +162,14 @@ func TestLeftOver(t *testing.T) {
 		{Field: lifecycle.MemPolicy, Text: "MPOL_ANY"}, {Field: lifecycle.MemPolicy, Text: "MPOL_BIND flags=A"},
 		{Field: lifecycle.SysctlEntry, Key: "-net.a", Text: "1"}, {Field: lifecycle.SysctlEntry, Key: "vm.swappiness", Text: "1"}, {Field: lifecycle.NetDevice, Key: "eth1"},
 	} {
-		if a, left := newest.adjustment([]lifecycle.Value{v}, nil); a != nil || len(left) != 1 {
+		if a, left := newest.toAdjustment([]lifecycle.Value{v}, nil); a != nil || len(left) != 1 {
 			t.Errorf("%+v: adjustment %v, left %v", v, a, left)
 		}
-		if u, left := newest.update("c", runtimes.AgentUpdate, []lifecycle.Value{v}); u != nil || len(left) != 1 {
+		if u, left := newest.toUpdate("c", runtimes.AgentUpdate, []lifecycle.Value{v}); u != nil || len(left) != 1 {
 			t.Errorf("%+v: update %v, left %v", v, u, left)
 		}
 	}
-	if a, left := newest.adjustment(nil, &api.Container{}); a != nil || left != nil {
+	if a, left := newest.toAdjustment(nil, &api.Container{}); a != nil || left != nil {
 		t.Errorf("nothing decided, yet %v", a)
 	}
 }
@@ -183,10 +183,10 @@ func TestHostNamespaces(t *testing.T) {
 		{Field: lifecycle.SysctlEntry, Key: "net.core.somaxconn", Text: "1024"}, {Field: lifecycle.SysctlEntry, Key: "kernel.shm_rmid_forced", Text: "1"},
 		{Field: lifecycle.NetDevice, Key: "eth1", Text: "fast"},
 	} {
-		if a, left := newest.adjustment([]lifecycle.Value{v}, private); a == nil || left != nil {
+		if a, left := newest.toAdjustment([]lifecycle.Value{v}, private); a == nil || left != nil {
 			t.Errorf("%s %s: not sent for namespaces of its own", v.Field, v.Key)
 		}
-		if a, left := newest.adjustment([]lifecycle.Value{v}, shared); a != nil || len(left) != 1 {
+		if a, left := newest.toAdjustment([]lifecycle.Value{v}, shared); a != nil || len(left) != 1 {
 			t.Errorf("%s %s: sent for a namespace of the host", v.Field, v.Key)
 		}
 	}

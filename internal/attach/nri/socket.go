@@ -18,11 +18,12 @@ const recheckInterval = 10 * time.Second
 // socketWatch reports when the runtime creates its socket file. The attachment then connects at once and does not wait
 // for the end of a pause between attempts.
 type socketWatch struct {
-	path          string
+	path          string        // the path of the runtime's socket
 	lastInfo      os.FileInfo   // nil if the socket did not exist
 	socketCreated chan struct{} // gets a value when the socket was created; holds at most one value
 }
 
+// newSocketWatch returns a watch that reports a socket at the path that is created after this call.
 func newSocketWatch(path string) *socketWatch {
 	w := &socketWatch{path: path, socketCreated: make(chan struct{}, 1)}
 	w.lastInfo, _ = os.Stat(path)

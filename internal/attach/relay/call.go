@@ -72,16 +72,16 @@ const (
 type call struct {
 	id           uint32
 	hook         Hook
-	mayRunInline bool               // the hook does not block, and the relay has not tried hookInline yet
+	mayRunInline bool               // the relay can still run the hook on the goroutine that reads from the caller
 	encoding     string             // the grpc-encoding of the message
 	cancel       context.CancelFunc // ends the hook's context
-	flow         flow               // of the call's stream, towards the backend
+	flow         flow               // the flow-control window of the call's stream, towards the backend
 
 	stage int // stageCollecting to stageFinished
-	// held are the bytes of DATA frames that the relay has not sent to the backend. buf is the buffer that the relay got
-	// from bufferFor for the first of these bytes, and later puts into spareBuffers.
+	// held are the bytes of DATA frames that the relay has not sent to the backend. buf is the buffer in which held
+	// begins. When the relay has sent all of held, it can reuse buf for another call.
 	held, buf    []byte
-	countedBytes int  // how many bytes of this call usage.heldBytes counts, without reply
+	countedBytes int  // how many bytes of held, and of the decompressed message, are in usage.heldBytes
 	hookRuns     bool // the call's hook, which reads held, has not returned
 	// callerDone means that the caller has ended its side of the stream.
 	callerDone bool

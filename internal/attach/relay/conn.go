@@ -50,10 +50,10 @@ type Conn struct {
 	highestStream atomic.Uint32
 
 	mu            sync.Mutex       // guards the fields from calls to writeErr; never held across I/O
-	changed       sync.Cond        // signals changes of windows, of stages and of closed
+	changed       sync.Cond        // signals a change of a flow-control window, of a call's stage, or of closed
 	calls         map[uint32]*call // the calls that the relay holds or refuses, by stream id
 	spareBuffers  [][]byte         // buffers of earlier held messages, for reuse
-	flow          flow             // of the connection, towards the backend
+	flow          flow             // the flow-control window of the whole connection, towards the backend
 	initialWindow int64            // a new stream's window, from the backend's SETTINGS
 	streams       streams
 	usage         usage
@@ -73,7 +73,7 @@ type Conn struct {
 type drain struct {
 	// closing means that the relay has begun to close the connection. It forwards no stream with an id above limit.
 	closing bool
-	limit   uint32
+	limit   uint32 // the highest id of a stream when the relay began to close the connection
 	reason  string // the reason in the GOAWAY frame
 	// firstFramesSent means that the caller got the backend's first frames. A caller accepts no other frames before
 	// these.
@@ -121,9 +121,9 @@ func (c *Conn) Run(ctx context.Context) error {
 		})
 		up = c.relayUp(first)
 	default:
-		both.Go(func() { c.copy(&c.caller, c.backend.Conn) })
+		both.Go(func() { c.copyBytes(&c.caller, c.backend.Conn) })
 		if err := c.backend.write(first); err == nil {
-			c.copy(&c.backend, c.caller.Conn)
+			c.copyBytes(&c.backend, c.caller.Conn)
 		}
 	}
 	c.close()
@@ -135,9 +135,9 @@ func (c *Conn) Run(ctx context.Context) error {
 	return errors.Join(endError("caller", up), endError("backend", down), c.writeErr)
 }
 
-// copy forwards the bytes of a connection that is not HTTP/2, such as the HTTP/1 that CRI-O serves on the same
+// copyBytes forwards the bytes of a connection that is not HTTP/2, such as the HTTP/1 that CRI-O serves on the same
 // socket.
-func (c *Conn) copy(to *endpoint, from net.Conn) {
+func (c *Conn) copyBytes(to *endpoint, from net.Conn) {
 	defer c.close()
 	b := make([]byte, minFrameSize)
 	for {

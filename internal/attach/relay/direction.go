@@ -14,7 +14,7 @@ type direction struct {
 	out           *endpoint          // the receiver
 	blocks        *blocks            // decodes the header blocks of the sender
 	pendingFrames []byte             // the frames in the reader's buffer that the next flush forwards unchanged
-	sendFirst     func([]byte) error // writes the backend's first frames to the caller; nil later, and towards the backend
+	sendFirst     func([]byte) error // writes the backend's first frames to the caller; nil after them, and in the other direction
 }
 
 // relay reads frames and calls handle for each frame, until the connection ends. It returns the error that ended the
@@ -79,9 +79,10 @@ func (d *direction) writeInstead(b []byte) error {
 	return d.flush()
 }
 
-// setting handles one setting in a SETTINGS frame, and returns the value that the relay forwards. If the setting limits
-// header tables or frames, setting notes what the receiver of the SETTINGS frame may now send.
-func (d *direction) setting(id http2.SettingID, v uint32) uint32 {
+// handleSetting handles one setting in a SETTINGS frame, and returns the value that the relay forwards. Two settings limit
+// the header tables and the frames that the receiver of the SETTINGS frame may send. The method setting notes these
+// two limits, so that the relay can read what the receiver sends.
+func (d *direction) handleSetting(id http2.SettingID, v uint32) uint32 {
 	switch v = limitSetting(id, v); id {
 	case http2.SettingHeaderTableSize:
 		d.out.blocks.allowTableSize(v)

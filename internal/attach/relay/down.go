@@ -19,11 +19,11 @@ func (c *Conn) relayDown() error {
 func (d *toCaller) handleFrame(f *frame) error {
 	switch f.kind {
 	case http2.FrameData:
-		if err := d.data(f); err != nil {
+		if err := d.handleData(f); err != nil {
 			return err
 		}
 	case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation:
-		return d.headers(f)
+		return d.handleHeaders(f)
 	case http2.FrameRSTStream:
 		d.c.mu.Lock()
 		d.c.streams.close(f.stream)
@@ -32,14 +32,14 @@ func (d *toCaller) handleFrame(f *frame) error {
 		d.c.mu.Unlock()
 		switch {
 		case refused:
-			return d.flush() // settingsAcked refuses the call, so the caller does not get this RST_STREAM
+			return d.flush() // handleSettingsAck refuses the call, so the caller does not get this RST_STREAM
 		case k != nil:
 			d.c.callEnded(k, nil)
 		}
 	case http2.FrameSettings:
-		return d.settings(f)
+		return d.handleSettings(f)
 	case http2.FrameWindowUpdate:
-		return d.window(f)
+		return d.handleWindowUpdate(f)
 	case http2.FrameGoAway:
 		last, err := f.lastStream()
 		if err != nil {
@@ -53,8 +53,9 @@ func (d *toCaller) handleFrame(f *frame) error {
 	return nil
 }
 
-// data handles a DATA frame. If the frame belongs to a held call, data stores the answer in the frame.
-func (d *toCaller) data(f *frame) error {
+// handleData handles a DATA frame. If the frame belongs to a held call, data stores the bytes of the answer that are in the
+// frame.
+func (d *toCaller) handleData(f *frame) error {
 	d.c.mu.Lock()
 	if f.hasFlag(http2.FlagDataEndStream) {
 		d.c.streams.end(f.stream, backendEnd)
@@ -77,8 +78,8 @@ func (d *toCaller) data(f *frame) error {
 	return nil
 }
 
-// headers decodes a header block. If the block ends a held call, headers reads the status of the call from the block.
-func (d *toCaller) headers(f *frame) error {
+// handleHeaders decodes a header block. If the block ends a held call, headers reads the status of the call from the block.
+func (d *toCaller) handleHeaders(f *frame) error {
 	single := f.beginsBlock() && f.hasFlag(http2.FlagHeadersEndHeaders)
 	first, fragment, raw, err := d.blocks.gather(f)
 	if err != nil {
@@ -128,15 +129,15 @@ func (d *toCaller) headers(f *frame) error {
 	return d.writeInstead(raw)
 }
 
-// settings applies the backend's settings and forwards them. It does not forward an acknowledgement of a SETTINGS frame
+// handleSettings applies the backend's settings and forwards them. It does not forward an acknowledgement of a SETTINGS frame
 // that the relay itself sent.
-func (d *toCaller) settings(f *frame) error {
+func (d *toCaller) handleSettings(f *frame) error {
 	if f.hasFlag(http2.FlagSettingsAck) {
-		return d.settingsAcked(f)
+		return d.handleSettingsAck(f)
 	}
 	counted := false
 	err := f.settings(func(id http2.SettingID, v uint32) uint32 {
-		switch v = d.setting(id, v); id {
+		switch v = d.handleSetting(id, v); id {
 		case http2.SettingMaxConcurrentStreams:
 			v, counted = min(v, maxStreams), true
 		case http2.SettingInitialWindowSize:
@@ -160,9 +161,9 @@ func (d *toCaller) settings(f *frame) error {
 	return nil
 }
 
-// settingsAcked handles the backend's acknowledgement of a SETTINGS frame. If the relay itself sent the SETTINGS frame,
-// settingsAcked sends the caller the refusal of the call for which the relay sent the frame.
-func (d *toCaller) settingsAcked(f *frame) error {
+// handleSettingsAck handles the backend's acknowledgement of a SETTINGS frame. If the relay itself sent the SETTINGS frame,
+// handleSettingsAck sends the caller the refusal of the call for which the relay sent the frame.
+func (d *toCaller) handleSettingsAck(f *frame) error {
 	d.c.mu.Lock()
 	var k *call
 	if len(d.c.unackedSettings) > 0 {
@@ -194,9 +195,10 @@ func (d *toCaller) settingsAcked(f *frame) error {
 	return d.writeInstead(trailers)
 }
 
-// window handles the backend's WINDOW_UPDATE. It forwards the size that flow.update returns: less than in the frame if
-// the relay itself has sent bytes, and more if the relay has dropped bytes of the caller.
-func (d *toCaller) window(f *frame) error {
+// handleWindowUpdate handles the backend's WINDOW_UPDATE, and enlarges the window of the caller. If the relay itself has sent bytes
+// to the backend, the caller's window grows by less than the frame says. If the relay has dropped bytes of the caller,
+// the caller's window grows by more.
+func (d *toCaller) handleWindowUpdate(f *frame) error {
 	n, err := f.word()
 	if err != nil {
 		return err

@@ -3,7 +3,8 @@ package relay
 // flow is the flow-control window towards the backend, of a connection or of a stream. The caller counts bytes when it
 // sends them, and the backend counts bytes when it receives them. While the relay holds a call, the two counts differ.
 type flow struct {
-	// window is how many more bytes the backend accepts. It is always the caller's window plus pending.
+	// window is how many more bytes the backend accepts. The caller itself counts how many more bytes it may send. The
+	// caller's number is always window minus pending.
 	window int64
 	// pending is the number of bytes that the caller has counted and the backend has not. A negative number means that
 	// the backend has counted more bytes than the caller.

@@ -28,7 +28,7 @@ const flagsAt = 4
 type frame struct {
 	kind   http2.FrameType
 	flags  http2.Flags
-	stream uint32
+	stream uint32 // the id of the stream; 0 for the connection
 	raw    []byte
 }
 

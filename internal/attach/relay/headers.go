@@ -47,7 +47,7 @@ func newBlocks() *blocks {
 	return b
 }
 
-// emit handles a decoded field of a block. The decoder calls emit for each field, if read wants fields.
+// emit handles a decoded field of a block. The decoder calls emit for each field if the method read asks it to do so.
 func (b *blocks) emit(h hpack.HeaderField) {
 	b.listSize += uint64(h.Size())
 	switch h.Name {

@@ -65,8 +65,8 @@ func (c *Conn) newCall(stream uint32, h *headers) *call {
 }
 
 // noteRefused notes a refused call that stays in calls, so that the relay drops further frames of the call. If more
-// than maxRefused calls are noted, noteRefused removes the oldest call from calls, because the caller may never end
-// that call. The mutex is held.
+// than maxRefused calls are noted, noteRefused removes the oldest call from calls, because a caller possibly never ends
+// such a call. The mutex is held.
 func (c *Conn) noteRefused(k *call) {
 	if c.streams.refused = append(c.streams.refused, k.id); len(c.streams.refused) > maxRefused {
 		delete(c.calls, c.streams.refused[0])
@@ -98,10 +98,10 @@ func (c *Conn) handleReset(stream uint32) bool {
 	return !reset
 }
 
-// hookInline runs a hook that does not block, if the frame f has the whole message. If hookInline returns true, the
-// relay forwards the frame unchanged. If it returns false, the relay holds the call until runHook has run k.hook. If
-// the hook has already decided to change or refuse the message, hookInline makes k.hook a function that returns this
-// verdict. So the hook itself runs only once.
+// hookInline runs the hook of a call on the goroutine that reads from the caller. It does so only if the frame f has
+// the whole message. If hookInline returns true, the relay forwards the frame unchanged. If it returns false, the relay
+// holds the call, and k.hook runs later on another goroutine. If the hook has decided to change or refuse the message,
+// hookInline returns false and sets k.hook to a function that returns this verdict. So the hook itself runs only once.
 func (c *Conn) hookInline(k *call, f *frame) bool {
 	body, err := f.body()
 	if err != nil {
@@ -166,8 +166,8 @@ func (c *Conn) hold(k *call, f *frame) (ready bool, refusal *Status, err error) 
 	return false, nil, nil
 }
 
-// dropHeldBytes drops the held bytes of a call. If the call's hook still runs, heldBytes counts these bytes until the
-// hook has returned, because the hook may read them. The mutex is held.
+// dropHeldBytes drops the held bytes of a call. If the call's hook still runs, usage.heldBytes counts these bytes until
+// the hook has returned, because the hook can still read them. The mutex is held.
 func (c *Conn) dropHeldBytes(k *call) {
 	k.held = nil
 	if !k.hookRuns {
@@ -244,8 +244,8 @@ func (c *Conn) windowUpdates(k *call) []byte {
 	return out
 }
 
-// runHook runs the hook of a call on another goroutine. There it then forwards or refuses the call, as the verdict
-// says.
+// runHook runs the hook of a call on another goroutine. After the hook, this goroutine forwards or refuses the call, as
+// the hook's verdict says.
 func (c *Conn) runHook(k *call) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.mu.Lock()
@@ -313,7 +313,7 @@ func (c *Conn) decompressMessage(k *call, b []byte) ([]byte, error) {
 	return msg, nil
 }
 
-// callEnded handles that the backend has ended a held call. h has the trailers; it is nil if the backend sent none.
+// callEnded finishes a held call that the backend has ended. h has the trailers; it is nil if the backend sent none.
 func (c *Conn) callEnded(k *call, h *headers) {
 	c.mu.Lock()
 	o := k.outcome(c.o.MaxMessage)

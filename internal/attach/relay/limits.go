@@ -24,16 +24,16 @@ const (
 	// maxHeaderList is the largest size of the decoded fields of a header block in bytes, counted as in RFC 9113, 6.5.2.
 	// grpc-go has the same limit. A separate limit is needed, because decoding can make a block a thousand times larger.
 	maxHeaderList = 16 << 20
-	// maxStreams is how many streams may be open, and how many hooks may run. A kubelet has at most one call per pod at a
-	// time, and some probes. Above the limit, it waits until a call has ended. A hook uses some 40 KiB of stack, so all
-	// hooks use some 40 MiB.
+	// maxStreams is how many streams may be open, and how many hooks may run. A kubelet has at most one call per pod at
+	// a time, and some probes. If the kubelet reaches the limit, it waits until a call has ended. A hook uses some 40
+	// KiB of stack, so maxStreams hooks use some 40 MiB.
 	maxStreams = 1024
 	// maxRefused is how many refused streams the relay stores, to drop their further frames. The caller may send such
 	// frames before it learns of the refusal.
 	maxRefused = maxStreams
-	// maxCallerUnacked is how many SETTINGS frames of the caller the backend may leave unacknowledged. For so many
-	// frames, unackedSettings uses half a MiB. The limit is higher than the number of frames that the socket buffers can
-	// hold. A grpc-go client sends one SETTINGS frame at a time.
+	// maxCallerUnacked is how many SETTINGS frames of the caller may wait for the backend's acknowledgement. The list
+	// of so many frames (unackedSettings) needs half a MiB. The limit is higher than the number of frames that the
+	// socket buffers can hold. A grpc-go client sends one SETTINGS frame at a time.
 	maxCallerUnacked = 1 << 16
 	// maxHeldBytes is how many bytes of messages the relay may hold for one connection: four messages of
 	// DefaultMaxMessage bytes. A CreateContainer message has some 10 kB.

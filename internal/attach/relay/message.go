@@ -13,6 +13,7 @@ import (
 // four bytes with the length of the message.
 const prefixSize = 5
 
+// errEncoding is the error for a compressed message with an encoding that the relay cannot decompress.
 var errEncoding = errors.New("the relay does not know the encoding of a message")
 
 // messageSize returns the size of the first message in b, including its prefix. whole reports whether b has the whole

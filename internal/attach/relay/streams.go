@@ -17,11 +17,13 @@ type streams struct {
 	// goingAway means that the backend has sent GOAWAY. The backend then handles no stream above lastStream.
 	goingAway  bool
 	lastStream uint32
-	// refused are the ids of refused streams above maxStreams for which the caller may still send frames.
+	// refused are the ids of streams that the relay refused, because maxStreams other streams were open. The caller may
+	// still send frames of these streams.
 	refused []uint32
 }
 
-// end notes that one end has sent its last frame on a stream. After the last frames of both ends, the stream is closed.
+// end notes that the caller or the backend has sent its last frame on a stream. The parameter end says which of them.
+// If the other one has already sent its last frame, the stream is closed.
 func (s *streams) end(stream uint32, end uint8) {
 	ends, ok := s.open[stream]
 	switch {

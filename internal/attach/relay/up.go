@@ -29,15 +29,15 @@ func (u *toBackend) handleFrame(f *frame) error {
 	}
 	switch f.kind {
 	case http2.FrameData:
-		return u.data(f)
+		return u.handleData(f)
 	case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation:
-		return u.headers(f)
+		return u.handleHeaders(f)
 	case http2.FrameRSTStream:
 		if !u.c.handleReset(f.stream) {
 			return u.flush()
 		}
 	case http2.FrameSettings:
-		return u.settings(f)
+		return u.handleSettings(f)
 	}
 	u.addPending(f)
 	return nil
@@ -61,14 +61,14 @@ func (u *toBackend) dropsAfterGoAway(f *frame) bool {
 	return true
 }
 
-// settings applies the caller's settings and forwards them. It adds an element for the frame to unackedSettings. When
+// handleSettings applies the caller's settings and forwards them. It adds an element for the frame to unackedSettings. When
 // the backend acknowledges the frame, the relay then forwards the acknowledgement to the caller.
-func (u *toBackend) settings(f *frame) error {
+func (u *toBackend) handleSettings(f *frame) error {
 	if f.hasFlag(http2.FlagSettingsAck) {
 		u.addPending(f)
 		return nil
 	}
-	if err := f.settings(u.setting); err != nil {
+	if err := f.settings(u.handleSetting); err != nil {
 		return err
 	}
 	u.addPending(f)
@@ -87,8 +87,8 @@ func (u *toBackend) settings(f *frame) error {
 	return u.out.writeLocked(frames)
 }
 
-// headers decodes a header block. If the block opens a call that HandlingFor selects, the relay holds the call.
-func (u *toBackend) headers(f *frame) error {
+// handleHeaders decodes a header block. If the block opens a call that HandlingFor selects, the relay holds the call.
+func (u *toBackend) handleHeaders(f *frame) error {
 	single := f.beginsBlock() && f.hasFlag(http2.FlagHeadersEndHeaders)
 	first, fragment, raw, err := u.blocks.gather(f)
 	if err != nil {
@@ -120,8 +120,8 @@ func (u *toBackend) headers(f *frame) error {
 	return err
 }
 
-// data forwards or holds a DATA frame.
-func (u *toBackend) data(f *frame) error {
+// handleData forwards or holds a DATA frame.
+func (u *toBackend) handleData(f *frame) error {
 	u.c.mu.Lock()
 	k := u.c.calls[f.stream]
 	if f.hasFlag(http2.FlagDataEndStream) {

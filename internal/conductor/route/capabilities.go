@@ -10,27 +10,29 @@ import (
 // Capabilities describes what an attachment (the agent's connection to a runtime: NRI, CRI proxy or watching) and its
 // runtime can do. The attachment fills it in.
 type Capabilities struct {
-	Name  string // the attachment's name
-	About string // the runtime's name and version; "" if they are not known
+	Name        string // the attachment's name
+	RuntimeName string // the runtime's name and version; "" if they are not known
 	// Create and Update are the fields that the runtime applies if the answer to CreateContainer or UpdateContainer
 	// has them. Update also applies to the values for other containers in an answer.
 	Create, Update lifecycle.FieldSet
-	// Copy are the fields that conductor.Runtime.Update can change in the resources that the runtime stores for a
-	// container (its stored copy).
+	// Copy are the fields that the agent can change in the stored copy of a container. The stored copy is what the
+	// runtime stores of the container's resources. The agent changes the copy by calls of conductor.Runtime.Update.
 	Copy lifecycle.FieldSet
-	// UnchangedCalls are the runtime calls that the agent does not change, because the option disabledStages lists
-	// them. The answer to such a call has at most the annotation with the container's record.
+	// UnchangedCalls are the runtime calls to which the agent adds no values, because the option disabledStages lists
+	// these calls. The agent's answer to such a call has at most the annotation with the container's record.
 	UnchangedCalls []runtimes.Call
-	// WhyNotAccepted returns the reason why the runtime does not accept a value in a call, although the call has
-	// the field: the call would fail, or the runtime would ignore the value. It returns "" if the runtime accepts
-	// the value. If WhyNotAccepted is nil, the runtime accepts all values.
+	// WhyNotAccepted returns the reason why the runtime does not accept one value in a call: the call would fail, or
+	// the runtime would ignore the value. The runtime can accept other values of the same field in this call. The
+	// reason is "" if the runtime accepts the value. If WhyNotAccepted is nil, the runtime accepts all values.
 	WhyNotAccepted func(runtimes.Call, lifecycle.Value) (why string)
-	// HoldsStart means that the attachment can delay a start until the runtime's stored copy has the values that
-	// Answer.Others has for the container. With such an attachment the start creates the cgroup. With other
-	// attachments the cgroup exists before the start, and the agent writes its files.
+	// HoldsStart means that the attachment can delay the start of a container until the runtime has stored the agent's
+	// last values for the container (conductor.Answer.Others). With such an attachment, the start creates the
+	// container's cgroup. With other attachments, the cgroup exists before the start, and the agent writes to the
+	// cgroup's files.
 	HoldsStart bool
-	// Piggybacks means that the runtime applies an answer's values for other containers, also running ones, before
-	// it handles the next event. If Piggybacks is false, only Runtime.Update updates other containers.
+	// Piggybacks means that an answer can also have values for other containers that run. The runtime applies these
+	// values before it handles the next event. If Piggybacks is false, an answer has values only for other containers
+	// that have not started, and the agent updates running containers by calls of conductor.Runtime.Update.
 	Piggybacks bool
 	// RemovesEnv means that the attachment can remove a variable from a container's environment. NRI can mark a
 	// variable for removal, but runtimes with NRI 0.12.5 ignore the mark.

@@ -13,23 +13,23 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// Phase is the moment in a container's life at which its values are routed.
+// Phase is the moment in a container's life at which the agent decides where it sends the container's values.
 type Phase uint8
 
 // The phases.
 const (
 	PhaseCreating   Phase = iota // the agent answers the container's creation
 	PhaseCreated                 // the runtime has created the container and assigned its id
-	PhaseStarting                // the container starts after the runtime has stored the values of the agent's answer
+	PhaseStarting                // the container starts as soon as the runtime has stored the values of the agent's answer
 	PhaseUpdating                // the agent answers an update by the kubelet
 	PhaseRunning                 // the container exists, and the event neither creates nor updates it
-	PhaseLosingCPUs              // the container is created but not started, and other containers get CPUs of its pool
+	PhaseLosingCPUs              // the container has not started yet, and other containers get CPUs of this container's pool
 	PhaseCopying                 // an update by the agent refreshes the runtime's stored copy
 	PhasePiggyback               // the answer to another container's event refreshes the runtime's stored copy
 )
 
-// callOfPhase is the runtime call that can hold a value in each phase. PhaseRunning has no call: its entry tells
-// whether the container's creation could have held the value.
+// callOfPhase has, for each phase, the runtime call in which the agent can send a value. PhaseRunning has no such call.
+// Its entry is the call that created the container. The agent reports whether that call could have set the value.
 var callOfPhase = [...]runtimes.Call{
 	PhaseCreating: runtimes.CreateCall, PhaseUpdating: runtimes.KubeletUpdate, PhaseRunning: runtimes.CreateCall,
 	PhaseCreated: runtimes.AgentUpdate, PhaseStarting: runtimes.AgentUpdate, PhaseLosingCPUs: runtimes.AgentUpdate, PhaseCopying: runtimes.AgentUpdate, PhasePiggyback: runtimes.AgentUpdate,
@@ -71,14 +71,14 @@ type Route struct {
 	Reason string
 }
 
-// condition is a set of facts about a value, on which the rows of routeTable depend.
+// condition is a set of facts about a value and its container. The rows of routeTable depend on these facts.
 type condition uint16
 
 const (
-	callCarries      condition = 1 << iota // the call can hold the value, and the runtime accepts the value
+	callCarries      condition = 1 << iota // the call of the phase can hold the value, and the runtime accepts the value
 	keeperWrites                           // the keeper, which writes to the kernel, can write the value
 	runtimeStores                          // the runtime stores a copy of the value, which the agent keeps up to date
-	cannotRemove                           // the value removes an entry, and the attachment cannot remove entries
+	cannotRemove                           // the value removes an environment variable, and the attachment cannot remove variables
 	noCgroupName                           // the agent does not know the path of the container's cgroup
 	otherPluginSets                        // the agent leaves the value's field to other plugins
 	appliedBefore                          // the value was applied before
@@ -86,11 +86,11 @@ const (
 	copyLacksValue                         // the runtime's stored copy should have the value, and lacks it
 	keptFromRuntime                        // the runtime must not get the value
 	noAttachment                           // the event has no attachment
-	setOnProcesses                         // no creation can hold the value, and the keeper can set it on processes
+	setOnProcesses                         // the container's creation cannot hold the value, and the keeper can set it on processes
 )
 
-// routeRow sets the sink of a value in one phase. It applies to values that meet all conditions of the field requires,
-// and none of the field unless.
+// routeRow is a row of routeTable: it sets the sink of a value in one phase. The row applies to a value that meets all
+// conditions in the field requires and no condition in the field unless.
 type routeRow struct {
 	phase            Phase
 	requires, unless condition
@@ -166,8 +166,8 @@ func conditions(p Phase, can *Capabilities, v lifecycle.Value, k Inputs, accepte
 		cond  condition
 	}{
 		{accepted && fields.Has(v.Field), callCarries},
-		{InKernel(v.Field), keeperWrites},
-		{OnProcess(v.Field) && !creationCanHold(can, v), setOnProcesses},
+		{CanWriteToKernel(v.Field), keeperWrites},
+		{CanSetOnProcess(v.Field) && !creationCanHold(can, v), setOnProcesses},
 		{IsCopied(v.Field), runtimeStores},
 		{v.Remove && fields.Has(v.Field) && !can.RemovesEnv, cannotRemove},
 		{k.NoCgroup != nil, noCgroupName},
@@ -190,8 +190,8 @@ func creationCanHold(can *Capabilities, v lifecycle.Value) bool {
 	return can.Create.Has(v.Field) && !slices.Contains(can.UnchangedCalls, runtimes.CreateCall) && can.WhyNotSent(runtimes.CreateCall, v) == ""
 }
 
-// reasonFor returns the reason of a row's route, as text for users. The parameter refusal is the reason why the runtime
-// does not accept the value; "" if the runtime accepts it.
+// reasonFor returns the reason for the route of a value to which the row r applies, as a text for users. The parameter
+// refusal is the reason why the runtime does not accept the value; "" if the runtime accepts the value.
 func reasonFor(p Phase, r *routeRow, can *Capabilities, v lifecycle.Value, k Inputs, refusal string) string {
 	switch r.missing {
 	case api.Ceded:
@@ -204,7 +204,7 @@ func reasonFor(p Phase, r *routeRow, can *Capabilities, v lifecycle.Value, k Inp
 		if r.requires&cannotRemove != 0 {
 			return can.Name + " cannot remove a value that the kubelet requested from the runtime"
 		}
-		return notCarried(can, v, refusal)
+		return whyNotSetAtCreation(can, v, refusal)
 	}
 	switch {
 	case r.sink != ToKernel, p == PhaseUpdating && k.KeptFromCopy, p == PhaseRunning && k.Stored:
@@ -215,9 +215,9 @@ func reasonFor(p Phase, r *routeRow, can *Capabilities, v lifecycle.Value, k Inp
 	return refusal
 }
 
-// notCarried returns the reason why the agent cannot set a value when a container is created. It is for fields that the
-// agent cannot write to the kernel either.
-func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
+// whyNotSetAtCreation returns the reason why the agent cannot set a value when a container is created. The caller calls
+// whyNotSetAtCreation only if the agent also cannot write the value to the kernel.
+func whyNotSetAtCreation(can *Capabilities, v lifecycle.Value, refusal string) string {
 	switch {
 	case refusal != "" && can.Create.Has(v.Field):
 		return refusal
@@ -225,8 +225,8 @@ func notCarried(can *Capabilities, v lifecycle.Value, refusal string) string {
 		return "the configuration disables PreCreateContainer (disabledStages) for " + can.Name
 	}
 	why := fmt.Sprintf("%s cannot set %s when a container is created", can.Name, v.Field)
-	if can.About != "" {
-		why += ": the runtime is " + can.About
+	if can.RuntimeName != "" {
+		why += ": the runtime is " + can.RuntimeName
 	}
 	return why
 }
@@ -248,9 +248,9 @@ func CopiedFields() []lifecycle.Field { return copiedFields[:] }
 // IsCopied reports whether the agent keeps a field's value up to date in the runtime's stored copy.
 func IsCopied(f lifecycle.Field) bool { return slices.Contains(copiedFields[:], f) }
 
-// InKernel reports whether the agent can write a field to the kernel itself: to a cgroup file or a resctrl group, or
+// CanWriteToKernel reports whether the agent can write a field to the kernel itself: to a cgroup file or a resctrl group, or
 // with a system call (core scheduling).
-func InKernel(f lifecycle.Field) bool {
+func CanWriteToKernel(f lifecycle.Field) bool {
 	switch f {
 	case lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
 		lifecycle.RDTSchemata, lifecycle.RDTGroup, lifecycle.RDTMonitor, lifecycle.CoreSched:
@@ -259,9 +259,9 @@ func InKernel(f lifecycle.Field) bool {
 	return IsCopied(f)
 }
 
-// OnProcess reports whether the agent can set a field on the processes of an existing container. The agent sets such a
+// CanSetOnProcess reports whether the agent can set a field on the processes of an existing container. The agent sets such a
 // field once, if the container's creation cannot hold the field.
-func OnProcess(f lifecycle.Field) bool {
+func CanSetOnProcess(f lifecycle.Field) bool {
 	switch f {
 	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched:
 		return true

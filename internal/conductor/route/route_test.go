@@ -42,7 +42,7 @@ func disabled(can *Capabilities) {
 	can.UnchangedCalls = []runtimes.Call{runtimes.CreateCall, runtimes.KubeletUpdate}
 }
 
-func old(can *Capabilities) { nothing(can); can.About = "old 1.0" }
+func old(can *Capabilities) { nothing(can); can.RuntimeName = "old 1.0" }
 
 var errPath = errors.New("no such path")
 

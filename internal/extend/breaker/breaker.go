@@ -5,16 +5,18 @@ package breaker
 import "time"
 
 const (
-	// MaxFailures is the number of calls in a row without an answer after which the breaker opens.
+	// MaxFailures is the number of calls in a row without an answer after which the breaker opens: it blocks calls for
+	// a pause.
 	MaxFailures = 3
-	// MinPause is the first pause. Each pause is twice as long as the last one.
+	// MinPause is the duration of the first pause. If the program still does not answer after a pause, the next pause
+	// is twice as long.
 	MinPause = time.Second
 	// MaxPause is the longest pause.
 	MaxPause = 30 * time.Second
 )
 
-// Breaker is the circuit breaker for calls to one program. The zero value is closed, which means that calls are
-// allowed. Two goroutines must not call methods of a Breaker at the same time.
+// Breaker is the circuit breaker for calls to one program. The zero value allows calls. Two goroutines must not call
+// methods of a Breaker at the same time.
 type Breaker struct {
 	failures  int           // calls in a row without an answer
 	openUntil time.Time     // the end of the pause
@@ -32,8 +34,9 @@ const (
 	NoAnswer                 // the program did not answer
 )
 
-// Begin reports whether a call is allowed now. If it is not allowed, the result wait is the rest of the pause, or 0
-// while another call tests whether the program answers again. After an allowed call, the caller must call End.
+// Begin begins a call if a call is allowed now; the result ok reports whether it is. If it is not allowed, the result
+// wait is the rest of the pause, or 0 while another call tests whether the program answers again. After an allowed
+// call, the caller must call End.
 func (b *Breaker) Begin(now time.Time) (wait time.Duration, ok bool) {
 	if b.failures < MaxFailures {
 		return 0, true
@@ -60,8 +63,8 @@ func (b *Breaker) End(r Result, now time.Time) {
 	}
 }
 
-// Open reports whether the circuit breaker is in a pause, in which it blocks calls.
-func (b *Breaker) Open(now time.Time) bool {
+// IsOpen reports whether the circuit breaker is in a pause, in which it blocks calls.
+func (b *Breaker) IsOpen(now time.Time) bool {
 	return b.failures >= MaxFailures && now.Before(b.openUntil)
 }
 

@@ -289,7 +289,7 @@ func TestCircuitThroughSteps(t *testing.T) {
 // countResults counts calls by result.
 type countResults map[Result]int
 
-func (c countResults) Call(_ string, _ Stage, r Result, _ time.Duration) { c[r]++ }
+func (c countResults) CountCall(_ string, _ Stage, r Result, _ time.Duration) { c[r]++ }
 
 func TestTell(t *testing.T) {
 	f := serve(t)

@@ -122,7 +122,7 @@ func (s *Servers) watchedDirs() []string {
 func (s *Servers) Reload() {
 	names, err := s.listFiles()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
-		s.opts.Log.Error("the agent cannot use all files in the directory of hook servers", logkey.File, s.opts.Directory, logkey.Err, err)
+		s.opts.Log.Error("the agent cannot use some or all files in the directory of hook servers", logkey.File, s.opts.Directory, logkey.Err, err)
 	}
 	if refused := (*untrustedFileError)(nil); err != nil && names == nil && !errors.As(err, &refused) {
 		s.mu.Lock()

@@ -28,14 +28,14 @@ func Results() []Result { return []Result{Done, Failed, TimedOut, Unreachable, S
 // Recorder counts calls, for metrics. The method Call must not block. The parameter server is the name of the server's
 // file, so the number of names is limited. The parameter took is the duration of the call.
 type Recorder interface {
-	Call(server string, stage Stage, result Result, took time.Duration)
+	CountCall(server string, stage Stage, result Result, took time.Duration)
 }
 
 // NoRecorder records nothing.
 type NoRecorder struct{}
 
-// Call does nothing.
-func (NoRecorder) Call(string, Stage, Result, time.Duration) {}
+// CountCall does nothing.
+func (NoRecorder) CountCall(string, Stage, Result, time.Duration) {}
 
 // States returns the states of all files in the directory, in the order in which the agent calls their servers. It
 // leaves out the file that the agent itself wrote. The error is the error of the last read of the directory.
@@ -73,7 +73,7 @@ func (f *file) state(now time.Time) api.HookServer {
 		l := srv.connection
 		l.mu.Lock()
 		st.Calls, st.Failed = l.calls, l.failed
-		st.Suspended = l.breaker.Open(now)
+		st.Suspended = l.breaker.IsOpen(now)
 		if l.lastErr != nil {
 			wrong = append(wrong, l.lastErr.Error())
 		}

@@ -25,6 +25,7 @@ const (
 	maxAnswerBytes = 4 << 20
 )
 
+// servicePrefix is the part of a gRPC method's full name before StageDescription.Call.
 const servicePrefix = "/runtime.v1alpha1.RuntimeHookService/"
 
 // server is one hook server. It is immutable, except for its connection. A new registration with the same endpoint uses
@@ -111,11 +112,11 @@ func (s *server) call(ctx context.Context, eventEnd time.Time, stage StageDescri
 		tooShort = time.Until(eventEnd) < s.opts.Timeout/2
 	}
 	if ctx.Err() != nil || time.Until(deadline) <= 0 {
-		s.opts.Recorder.Call(s.name, stage.Stage, EventEnded, 0)
+		s.opts.Recorder.CountCall(s.name, stage.Stage, EventEnded, 0)
 		return &eventEndedError{requestSent: false, cancelled: errors.Is(ctx.Err(), context.Canceled)}
 	}
 	if err := s.connection.beginCall(s.opts.Now()); err != nil {
-		s.opts.Recorder.Call(s.name, stage.Stage, Skipped, 0)
+		s.opts.Recorder.CountCall(s.name, stage.Stage, Skipped, 0)
 		return err
 	}
 	start := s.opts.Now()
@@ -131,12 +132,12 @@ func (s *server) call(ctx context.Context, eventEnd time.Time, stage StageDescri
 	cancelled := err != nil && errors.Is(ctx.Err(), context.Canceled)
 	if cancelled || timedOut && tooShort {
 		// The caller cancelled the event, or the event left the server too little time: not a failure of the server.
-		s.opts.Recorder.Call(s.name, stage.Stage, EventEnded, took)
+		s.opts.Recorder.CountCall(s.name, stage.Stage, EventEnded, took)
 		s.connection.endCall(errEventEnded, now)
 		s.connection.closeIdle()
 		return &eventEndedError{requestSent: true, cancelled: cancelled}
 	}
-	s.opts.Recorder.Call(s.name, stage.Stage, resultOf(err, timedOut), took)
+	s.opts.Recorder.CountCall(s.name, stage.Stage, resultOf(err, timedOut), took)
 	err = s.describeError(err, timedOut, took)
 	s.connection.endCall(err, now)
 	s.connection.closeIdle()

@@ -30,6 +30,7 @@ type StageDescription struct {
 	AnswerApplies, EventWaits bool
 }
 
+// stages has all stages, in the order in which they occur in the life of a pod.
 var stages = []StageDescription{
 	{PreRunPodSandbox, lifecycle.RunPodSandbox, "PreRunPodSandboxHook", true, true},
 	{PreCreateContainer, lifecycle.CreateContainer, "PreCreateContainerHook", true, true},

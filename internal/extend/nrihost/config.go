@@ -39,8 +39,9 @@ func containerOfConfig(c *cri.ContainerConfig, pod string) *api.Container {
 	return out
 }
 
-// adjustConfig applies an NRI adjustment to the configuration of a container that is to be created. It returns the
-// names of the fields of the adjustment for which the CRI has no field.
+// adjustConfig applies an NRI adjustment, which has the changes that plugins request, to the configuration of a
+// container before its creation. The result unsupported has the names of the adjustment's fields that have no
+// equivalent in the CRI.
 func adjustConfig(c *cri.ContainerConfig, a *api.ContainerAdjustment) (unsupported []string) {
 	if a == nil {
 		return nil
@@ -86,6 +87,7 @@ func adjustAnnotations(c *cri.ContainerConfig, change map[string]string) {
 	}
 }
 
+// adjustEnv sets and removes environment variables.
 func adjustEnv(c *cri.ContainerConfig, change []*api.KeyValue) {
 	for _, e := range change {
 		key, gone := api.IsMarkedForRemoval(e.GetKey())
@@ -118,13 +120,13 @@ func adjustMount(c *cri.ContainerConfig, m *api.Mount) bool {
 	return true
 }
 
-// adjustLinux applies the Linux section of an adjustment. It returns the names of the fields that the CRI does not
-// have.
+// adjustLinux applies the Linux section of an adjustment. The result unsupported has the names of the fields that have
+// no equivalent in the CRI.
 func adjustLinux(c *cri.ContainerConfig, l *api.LinuxContainerAdjustment) (unsupported []string) {
 	if l == nil {
 		return nil
 	}
-	l = clone(l) // the code below clears the fields of the copy that it has applied
+	l = clone(l) // the code below clears each field of this copy after applying it
 	if c.Linux == nil {
 		c.Linux = &cri.LinuxContainerConfig{}
 	}

@@ -95,8 +95,9 @@ func (h *Host) updateContainer(ctx context.Context, method string, req *cri.Upda
 	return resp, nil
 }
 
-// mergeUpdate merges the resources in u, which plugins set, into a request. It logs the resources for which the CRI has
-// no field. The parameter requested has the resources of the request before the merge.
+// mergeUpdate merges the resources that plugins set into the request req. The parameter u has these resources.
+// mergeUpdate logs the resources for which the CRI has no field. The parameter requested has the resources of req
+// before the merge.
 func (h *Host) mergeUpdate(req *cri.UpdateContainerResourcesRequest, requested *api.LinuxResources, u *api.ContainerUpdate) {
 	forCRI, rest, unsupported := splitForCRI(u.GetLinux().GetResources())
 	if forCRI != nil {
@@ -108,7 +109,9 @@ func (h *Host) mergeUpdate(req *cri.UpdateContainerResourcesRequest, requested *
 	}
 }
 
-// resourcesNotRequested returns the names of the resources in rest whose values differ from the values in requested.
+// resourcesNotRequested compares two messages with resources for which the CRI has no field. It returns the names of
+// the resources in rest (set by plugins) whose values differ from the values in requested (set by the caller of the
+// CRI).
 func resourcesNotRequested(rest, requested *api.LinuxResources) (names []string) {
 	if rest == nil {
 		return nil

@@ -17,9 +17,9 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// createContainer creates a container, and applies the adjustments of plugins. If the agent can change the OCI specs
-// that the runtime stores, createContainer asks plugins after the creation. Otherwise it asks plugins before the
-// creation.
+// createContainer creates a container, and applies the adjustments of plugins. The CRI runtime stores an OCI spec of
+// each created container. If the agent can change these specs, createContainer asks plugins after the creation.
+// Otherwise it asks plugins before the creation.
 func (h *Host) createContainer(ctx context.Context, method string, req *cri.CreateContainerRequest) (*cri.CreateContainerResponse, error) {
 	id, m := req.GetPodSandboxId(), req.GetConfig().GetMetadata()
 	if h.hidden.hides(id) {
@@ -67,9 +67,9 @@ func (h *Host) createContainer(ctx context.Context, method string, req *cri.Crea
 	return resp, nil
 }
 
-// storeIfNoPlugins stores a new container if no plugin is connected. It returns false if a plugin is connected. A
-// plugin that connects later gets the container with NRI's Synchronize request, which waits until the container is
-// stored.
+// storeIfNoPlugins stores a new container and returns true, if no plugin is connected. Otherwise it returns false.
+// While it checks and stores, no plugin can finish its registration. So a plugin that registers later gets the
+// container with NRI's Synchronize request.
 func (h *Host) storeIfNoPlugins(id, pod string, c *cri.ContainerConfig) bool {
 	block := h.nri.BlockPluginSync()
 	defer block.Unblock()
@@ -116,9 +116,10 @@ func (h *Host) adjustAfterCreation(ctx context.Context, id string, p *api.PodSan
 	return nil
 }
 
-// applyAdjustment applies an adjustment to a created container. It sends the resources that the CRI can update through
-// the CRI proxy. It writes all other fields into the OCI spec that the runtime stores. It returns the NRI message about
-// the adjusted container, which plugins get with later events.
+// applyAdjustment applies an adjustment to a created container. Some of its resources can be changed by the CRI call
+// UpdateContainerResources. applyAdjustment sends this call to the agent's CRI proxy. It writes all other fields of the
+// adjustment into the OCI spec that the runtime stores. It returns the NRI message about the adjusted container, which
+// plugins get with later events.
 func (h *Host) applyAdjustment(ctx context.Context, c *api.Container, a *api.ContainerAdjustment) (*api.Container, error) {
 	if isEmptyAdjustment(a) {
 		return c, nil // nothing in the stored spec changes

@@ -26,9 +26,9 @@ var nriCalls = map[string]*handler{
 	"RemoveContainer":           typedHandler((*Host).removeContainer),
 }
 
-// afterOpening returns a handler that waits while the host opens, and then calls the handler next. The reason is that
-// the host does not know the running containers before it has opened. If the host could not open, the handler refuses
-// the call or forwards it to the runtime (Options.FailClosed).
+// afterOpening returns a handler that calls the handler next while the host serves plugins. If the host starts to serve
+// plugins at this moment, the handler waits, because the host does not know the running containers yet. If the host
+// serves no plugins, the handler refuses the call (with Options.FailClosed) or forwards it to the runtime.
 func afterOpening(next *handler) *handler {
 	return &handler{beforeOpen: true, serve: func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error) {
 		h.openingMutex.RLock()
@@ -37,7 +37,7 @@ func afterOpening(next *handler) *handler {
 		case h.serving.Load():
 			return next.serve(h, ctx, method, req)
 		case h.opts.FailClosed:
-			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now; with failurePolicy.agent: fail, it refuses to create a container or pod without NRI plugins")
+			return nil, status.Error(codes.Unavailable, "trimtab: the agent does not serve NRI plugins now; failurePolicy.agent is Fail, so the agent refuses to create a container or pod without NRI plugins")
 		}
 		return h.forward(ctx, method, req)
 	}}
@@ -69,8 +69,8 @@ func (h *Host) askPlugins(event string, f func() error) error {
 	return status.Errorf(codes.FailedPrecondition, "NRI plugins failed at %s: %v", event, err)
 }
 
-// notify calls f, which sends plugins an NRI event that has already happened. If a plugin returns an error, notify logs
-// the error.
+// notify calls f, which sends an NRI event to the plugins. The event has happened already, so plugins cannot refuse it.
+// If a plugin returns an error, notify only logs the error.
 func (h *Host) notify(event, id string, f func() error) {
 	if err := h.askPlugins(event, f); err != nil {
 		h.log.Warn("an NRI plugin returned an error for an event that cannot be refused", logkey.Event, event, logkey.Owner, id, logkey.Err, err)

@@ -33,11 +33,11 @@ func podKey(m *cri.PodSandboxMetadata) string {
 
 // containerKey returns the key of a container, whose pod has the sandbox id pod.
 func containerKey(pod string, m *cri.ContainerMetadata) string {
-	return fmt.Sprintf("%s%s/%d", containersOf(pod), m.GetName(), m.GetAttempt())
+	return fmt.Sprintf("%s%s/%d", containerKeyPrefix(pod), m.GetName(), m.GetAttempt())
 }
 
-// containersOf returns the prefix of the keys of all containers of a pod.
-func containersOf(pod string) string { return "container " + pod + "/" }
+// containerKeyPrefix returns the prefix of the keys of all containers of a pod.
+func containerKeyPrefix(pod string) string { return "container " + pod + "/" }
 
 // hide hides the object with a key. It returns two functions: setID must be called when the runtime has reported the
 // object's id, and reveal makes the object visible. The result ok is false if the object is hidden already, because a
@@ -66,6 +66,7 @@ func (v *hiddenObjects) hide(key string) (setID func(id string), reveal func(), 
 	}), true
 }
 
+// hasHidden reports whether any object is hidden.
 func (v *hiddenObjects) hasHidden() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,7 +100,7 @@ func (v *hiddenObjects) awaitContainers(ctx context.Context, pod string) {
 	v.mu.Lock()
 	var keys []string
 	for k := range v.hidden {
-		if strings.HasPrefix(k, containersOf(pod)) {
+		if strings.HasPrefix(k, containerKeyPrefix(pod)) {
 			keys = append(keys, k)
 		}
 	}
@@ -109,8 +110,9 @@ func (v *hiddenObjects) awaitContainers(ctx context.Context, pod string) {
 	}
 }
 
-// unknownIDRequest is an encoded request with an id that no runtime assigns. It is valid for all methods in
-// requestObjectIDs, because field 1 of each request is container_id or pod_sandbox_id.
+// unknownIDRequest is an encoded request with an id that no runtime assigns. The host forwards it in place of a request
+// about a hidden object, so that the runtime answers that the object does not exist. It fits all methods in
+// requestObjectIDs, because the id is always in field 1.
 var unknownIDRequest = mustEncode(proto.Marshal(&cri.ContainerStatusRequest{ContainerId: "hidden-until-nri-plugins-have-answered"}))
 
 // mustEncode returns the result of proto.Marshal, and panics at an error.
@@ -121,8 +123,8 @@ func mustEncode(b []byte, err error) []byte {
 	return b
 }
 
-// requestObjectIDs has the forwarded methods that are about one pod or container. The function of a method returns the
-// id of the pod or container in an encoded request.
+// requestObjectIDs has the CRI methods about one pod or container that the host forwards without asking plugins. For
+// each method there is a function, which returns the id of the pod or container in an encoded request.
 var requestObjectIDs = map[string]func([]byte) string{
 	"PodSandboxStatus": firstStringField, "ContainerStatus": firstStringField, "ContainerStats": firstStringField, "PodSandboxStats": firstStringField,
 	"ExecSync": firstStringField, "Exec": firstStringField, "Attach": firstStringField, "PortForward": firstStringField, "ReopenContainerLog": firstStringField, "CheckpointContainer": firstStringField,
@@ -137,9 +139,10 @@ func firstStringField(b []byte) string {
 	return req.GetContainerId()
 }
 
-// answerFilters has the methods that list objects or stream events. The function of a method gets an encoded answer,
-// and returns the answer without hidden objects. For an event it waits instead, and returns nil if the caller must drop
-// the event.
+// answerFilters has the CRI methods that list pods or containers or stream events about them. For each method there is
+// a function that gets an encoded answer. If the answer is a list, the function returns the list without hidden
+// objects. If the answer is an event about a hidden object, the function waits until the object is visible. It returns
+// nil if the event must be dropped.
 var answerFilters = map[string]func(*Host, []byte) []byte{
 	"ListPodSandbox": newAnswerFilter(func(v *hiddenObjects, r *cri.ListPodSandboxResponse) {
 		r.Items = slices.DeleteFunc(r.Items, func(p *cri.PodSandbox) bool { return v.hides(p.GetId(), podKey(p.GetMetadata())) })
@@ -176,8 +179,8 @@ func hidePodStats(v *hiddenObjects, r *cri.ListPodSandboxStatsResponse) {
 	})
 }
 
-// newAnswerFilter returns a function for answerFilters that decodes an answer, calls hide, and encodes the changed
-// answer.
+// newAnswerFilter returns a function for answerFilters. That function decodes an answer, lets the function hide remove
+// the hidden objects, and encodes the result.
 func newAnswerFilter[A any, P interface {
 	*A
 	proto.Message

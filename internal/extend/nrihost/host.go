@@ -30,9 +30,9 @@ type Options struct {
 	Socket           string // the socket for plugins; a lock file and a private directory are beside the socket
 	PluginPath       string // the directory of pre-installed plugins
 	PluginConfigPath string // the directory of the configuration files of pre-installed plugins
-	// RegistrationTimeout and RequestTimeout limit the time that a plugin may take for its registration and for one
-	// request. The NRI library has global variables for both timeouts, so all hosts of a process use the values of the
-	// host that was opened last. 0 leaves the library's value unchanged.
+	// RegistrationTimeout and RequestTimeout limit the time that a plugin may take for its registration and for the
+	// answer to one request. 0 leaves the value of the NRI library unchanged. The library has global variables for both
+	// values, so all hosts of a process use the values of the host that was opened last.
 	RegistrationTimeout, RequestTimeout time.Duration
 	DisableConnections                  bool       // there is no socket for plugins; only pre-installed plugins run
 	Validator                           *Validator // nil means no validator
@@ -62,11 +62,11 @@ type Host struct {
 	journal journal
 	plugins *plugins
 
-	serving          atomic.Bool   // the host serves plugins
-	provisionalIDs   atomic.Uint64 // the last provisional id of a container
-	interceptedCalls atomic.Int64  // the number of running CRI calls whose methods are in nriCalls
-	openingMutex     sync.RWMutex  // locked for reading by creations, and for writing while the host opens
-	eventMutex       sync.Mutex    // held during each NRI event, so that an error can name the plugin that failed
+	serving         atomic.Bool   // the host serves plugins
+	provisionalIDs  atomic.Uint64 // the last provisional id of a container
+	runningNRICalls atomic.Int64  // the number of running CRI calls that NRI plugins can change (nriCalls)
+	openingMutex    sync.RWMutex  // locked for reading during a creation, and for writing while the host starts to serve plugins
+	eventMutex      sync.Mutex    // held during each NRI event, so that an error can name the plugin that failed at this event
 
 	mu            sync.Mutex // guards server, stopCalled and notServingErr
 	server        *grpc.Server
@@ -75,7 +75,7 @@ type Host struct {
 
 	// The method Serve sets runtime and runtimeConn. The method open sets the other fields before serving becomes true.
 	nri            *adaptation.Adaptation
-	hasOwnPlugins  bool // there may be pre-installed plugins, or the library's validator
+	hasOwnPlugins  bool // Options has pre-installed plugins or the library's validator
 	pluginListener *pluginListener
 	runtime        cri.RuntimeServiceClient // reaches the runtime through the CRI proxy
 	runtimeConn    *grpc.ClientConn         // the connection of runtime
@@ -153,15 +153,15 @@ func (h *Host) drainCalls(server *grpc.Server, forwardLimit, interceptLimit time
 		case <-done:
 			return
 		case <-poll.C:
-			if waited := time.Since(begun); waited > interceptLimit || waited > forwardLimit && h.interceptedCalls.Load() == 0 {
+			if waited := time.Since(begun); waited > interceptLimit || waited > forwardLimit && h.runningNRICalls.Load() == 0 {
 				server.Stop()
 			}
 		}
 	}
 }
 
-// pollEnded polls the runtime for containers that ended without a CRI call, until ctx ends. While the host is not open,
-// pollEnded tries to open the host instead.
+// pollEnded polls the runtime for containers that ended without a CRI call, until ctx ends. While the host does not
+// serve plugins, pollEnded instead tries to start this.
 func (h *Host) pollEnded(ctx context.Context) {
 	for sleep.For(ctx, h.opts.PollInterval) {
 		if !h.serving.Load() {
@@ -176,8 +176,8 @@ func (h *Host) pollEnded(ctx context.Context) {
 	}
 }
 
-// tryOpen tries to open the host, and stores the error or nil in notServingErr. It logs a success. It logs an error
-// only if the error differs from the stored one.
+// tryOpen calls open, so that the host serves plugins. It stores the result, an error or nil, in notServingErr. It logs
+// a success. It logs an error only if the error differs from the one that was stored before.
 func (h *Host) tryOpen(ctx context.Context) {
 	err := h.open(ctx)
 	h.mu.Lock()
@@ -278,5 +278,5 @@ func (h *Host) creationOrder() string {
 	return "adjusted, then created"
 }
 
-// privateDirectory returns the path of the directory that only root can enter, which is beside a socket.
+// privateDirectory returns the path of a directory beside a socket. Only root can enter this directory.
 func privateDirectory(socket string) string { return filepath.Clean(socket) + ".d" }

@@ -29,14 +29,15 @@ type journal struct {
 
 // journalEntry is one fact of the journal: a creation, or a stopped pod. Each entry is one file.
 type journalEntry struct {
-	Pod       string `json:"pod,omitempty"`  // the sandbox id, if the entry is the creation of a container
-	Name      string `json:"name,omitempty"` // the name of the container or pod
-	Namespace string `json:"namespace,omitempty"`
-	UID       string `json:"uid,omitempty"`
-	Attempt   uint32 `json:"attempt,omitempty"`
-	Stopped   string `json:"stopped,omitempty"` // the id of a sandbox whose stop was reported; all other fields are then empty
+	Pod       string `json:"pod,omitempty"`       // the sandbox id, if the entry is the creation of a container
+	Name      string `json:"name,omitempty"`      // the name of the container or pod
+	Namespace string `json:"namespace,omitempty"` // the namespace of the pod, if the entry is the creation of a pod
+	UID       string `json:"uid,omitempty"`       // the UID of the pod, if the entry is the creation of a pod
+	Attempt   uint32 `json:"attempt,omitempty"`   // the field attempt of the CRI metadata
+	Stopped   string `json:"stopped,omitempty"`   // the id of a sandbox whose stop was reported; all other fields are then empty
 }
 
+// journalSuffix is the suffix of the names of journal files.
 const journalSuffix = ".json"
 
 // encode returns the JSON text of an entry, and the path of the entry's file without the suffix.

@@ -59,7 +59,7 @@ func newPluginListener(o Options, p *plugins) (*pluginListener, error) {
 	}
 	if err := unix.Flock(int(d.lockFile.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a file descriptor fits into an int
 		_ = d.lockFile.Close()
-		return nil, fmt.Errorf("lock the file %s.lock, whose lock another process holds: %w", o.Socket, err)
+		return nil, fmt.Errorf("another process has locked the file %s.lock, so the agent cannot use nriHost.socket: %w", o.Socket, err)
 	}
 	if err := d.removeLeftovers(); err != nil {
 		_ = d.lockFile.Close()
@@ -114,6 +114,7 @@ func (d *pluginListener) open() error {
 	return nil
 }
 
+// accept accepts clients until the listener is closed, and connects each client to the NRI library on its own goroutine.
 func (d *pluginListener) accept() {
 	for {
 		c, err := d.listener.Accept()
@@ -157,6 +158,7 @@ func (d *pluginListener) isEmpty() bool {
 	return len(d.conns) == 0
 }
 
+// removeConn closes a connection and forgets it.
 func (d *pluginListener) removeConn(c net.Conn) {
 	_ = c.Close()
 	d.mu.Lock()
@@ -164,9 +166,9 @@ func (d *pluginListener) removeConn(c net.Conn) {
 	delete(d.conns, c)
 }
 
-// connectPlugin connects a client to the NRI library's socket until one of them disconnects. It rejects a plugin if
-// another plugin with the same name and index is connected, because the library reports a conflict if both plugins set
-// the same field.
+// connectPlugin connects the client c to the NRI library's socket until the client or the library disconnects. It
+// rejects a plugin if another plugin with the same name and index is connected. The reason is that the library would
+// report a conflict if both plugins set the same field.
 func (d *pluginListener) connectPlugin(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(firstMessageTimeout))
 	first, name, err := readRegistration(c)

@@ -89,8 +89,8 @@ var containerStates = map[cri.ContainerState]api.ContainerState{
 }
 
 // containerMessage reads a container's status from the runtime, and returns the NRI message about the container. If the
-// status lacks the OCI spec, containerMessage returns an error and also the message, which then lacks the spec's
-// fields.
+// status lacks the OCI spec, containerMessage returns an error together with the message. This message has only the
+// fields that are not from the OCI spec.
 func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Container, error) {
 	s, err := h.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id, Verbose: true})
 	if err != nil {
@@ -121,8 +121,8 @@ func (h *Host) containerMessage(ctx context.Context, id, pod string) (*api.Conta
 	return c, nil
 }
 
-// setTimesAndExit copies the times, exit code, reason and status message from a container's CRI status to the container's NRI
-// message. It does nothing if the CRI status is nil.
+// setTimesAndExit copies the times, exit code, reason and status message from a container's CRI status to the
+// container's NRI message. It does nothing if the CRI status is nil.
 func setTimesAndExit(c *api.Container, st *cri.ContainerStatus) {
 	if st == nil {
 		return

@@ -38,6 +38,7 @@ func newObjectStore() *objectStore {
 	return &objectStore{pods: map[string]*storedPod{}, ctrs: map[string]*storedContainer{}}
 }
 
+// reset removes all pods and containers from the store.
 func (b *objectStore) reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,6 +53,7 @@ func (b *objectStore) addPod(p *api.PodSandbox, stopped bool) {
 	b.pods[p.GetId()] = &storedPod{msg: p, stopReported: stopped}
 }
 
+// addContainer adds a container. It replaces an earlier message about the container.
 func (b *objectStore) addContainer(c *api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,8 +86,9 @@ func (b *objectStore) listUndescribed() (all []undescribedContainer) {
 	return all
 }
 
-// replaceUndescribed replaces the message of the undescribed container k by msg. It does nothing if the stored message
-// has changed since listUndescribed returned k.
+// replaceUndescribed replaces the stored message of a container by msg, which has the data of the container's status.
+// listUndescribed has returned the parameter k. If the stored message has changed since then, replaceUndescribed does
+// nothing.
 func (b *objectStore) replaceUndescribed(k undescribedContainer, msg *api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +192,7 @@ func (b *objectStore) markEnding(id string) {
 	}
 }
 
-// isEnding reports whether a pod has stopped, or a CRI client is stopping or removing the pod.
+// isEnding reports whether a pod has stopped, or a CRI client stops or removes the pod now.
 func (b *objectStore) isEnding(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,8 +200,9 @@ func (b *objectStore) isEnding(id string) bool {
 	return p != nil && (p.ending || p.stopReported)
 }
 
-// markReported marks an event of an object as reported to plugins. It returns true only for the first call, and false
-// if the store does not have the object. The function fieldOf returns the field that stores the mark.
+// markReported stores that the stop or the removal of a pod or container was reported to plugins. The function fieldOf
+// chooses between the two: it is stoppedField or removedField. markReported returns true only for the first call. It
+// returns false if the store does not have the pod or container.
 func (b *objectStore) markReported(id string, fieldOf func(c *storedContainer, p *storedPod) *bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,8 +216,9 @@ func (b *objectStore) markReported(id string, fieldOf func(c *storedContainer, p
 	return isFirst
 }
 
-// isReported reports whether an event of an object was reported to plugins. It returns true if the store does not have
-// the object. The function fieldOf returns the field that stores the mark.
+// isReported reports whether the stop or the removal of a pod or container was reported to plugins. The function
+// fieldOf chooses between the two: it is stoppedField or removedField. isReported returns true if the store does not
+// have the pod or container.
 func (b *objectStore) isReported(id string, fieldOf func(c *storedContainer, p *storedPod) *bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,7 +226,7 @@ func (b *objectStore) isReported(id string, fieldOf func(c *storedContainer, p *
 	return c == nil && p == nil || *fieldOf(c, p)
 }
 
-// stoppedField returns the field stopReported of the object that is not nil.
+// stoppedField returns the field stopReported of the container c, or of the pod p if c is nil.
 func stoppedField(c *storedContainer, p *storedPod) *bool {
 	if c != nil {
 		return &c.stopReported
@@ -229,7 +234,7 @@ func stoppedField(c *storedContainer, p *storedPod) *bool {
 	return &p.stopReported
 }
 
-// removedField returns the field removalReported of the object that is not nil.
+// removedField returns the field removalReported of the container c, or of the pod p if c is nil.
 func removedField(c *storedContainer, p *storedPod) *bool {
 	if c != nil {
 		return &c.removalReported
@@ -254,7 +259,8 @@ func (b *objectStore) remove(id string) {
 }
 
 // objectsForSync returns the pods and containers that Synchronize sends to a plugin, sorted by id. It leaves out pods
-// and containers whose stop or removal was reported to plugins. It also leaves out the containers of these pods.
+// and containers whose stop or removal was reported to plugins. If it leaves out a pod, it also leaves out all
+// containers of that pod.
 func (b *objectStore) objectsForSync() (pods []*api.PodSandbox, ctrs []*api.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

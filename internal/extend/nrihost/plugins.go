@@ -193,8 +193,8 @@ func (p *plugins) pluginStates() (all []Plugin, rejected uint64) {
 	return all, p.rejectedClients
 }
 
-// hasOwnPlugins reports whether the host may have plugins that do not connect to the host's socket. These are
-// pre-installed plugins and the NRI library's validator.
+// hasOwnPlugins reports whether the host has plugins that do not connect to the host's socket: pre-installed plugins,
+// or the NRI library's validator. It also returns true if the directory of pre-installed plugins cannot be read.
 func (o *Options) hasOwnPlugins() bool {
 	if o.Validator != nil && o.Validator.Enable {
 		return true
@@ -206,18 +206,19 @@ func (o *Options) hasOwnPlugins() bool {
 	return len(all) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// hasNoPlugins reports whether no plugin gets NRI events now. A plugin that is connecting gets no events before the
-// Synchronize request.
+// hasNoPlugins reports whether there are no pre-installed plugins, no validator, and no clients of the socket for
+// plugins. So no plugin gets NRI events now. A plugin that connects later gets no events before NRI's Synchronize
+// request.
 func (h *Host) hasNoPlugins() bool { return !h.hasOwnPlugins && h.pluginListener.isEmpty() }
 
 // State is the state of a host, for users.
 type State struct {
-	Socket        string
+	Socket        string // the path of the socket for plugins
 	CreationOrder string // whether the host asks plugins before or after a creation; empty while the host does not serve plugins
 	Err           string // the reason why the host does not serve plugins
 	Plugins       []Plugin
-	// Rejected counts the rejected clients: clients that did not register as plugins, and plugins while another plugin
-	// with the same name was connected.
+	// Rejected counts the clients that the host rejected. These are clients that did not register as plugins, and
+	// plugins whose name another connected plugin had already.
 	Rejected uint64
 }
 

@@ -7,10 +7,11 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// withRemovals adds to an adjustment the removals of environment variables and devices by plugins. The NRI library's
-// answer lacks these removals, except if a plugin sets a new value. But the library removes the variable or device from
-// the container in its request for the next plugin (adjustEnv and adjustDevices in pkg/adaptation/result.go of NRI
-// 0.12). The parameters before and after are this container before the first plugin and after the last plugin.
+// withRemovals adds removals to the adjustment a, which the NRI library made from the answers of all plugins. If a
+// plugin removes an environment variable or a device, and no plugin sets it to a new value, a does not show the
+// removal. But the library also removes the variable or device from the container in its request, which the next plugin
+// gets (adjustEnv and adjustDevices in pkg/adaptation/result.go of NRI 0.12). So withRemovals compares before, the
+// container before the first plugin, with after, the container after the last plugin.
 func withRemovals(a *api.ContainerAdjustment, before, after *api.Container) *api.ContainerAdjustment {
 	var removed api.ContainerAdjustment
 	for _, pair := range before.GetEnv() {

@@ -37,9 +37,10 @@ func toNRIResources(r *cri.LinuxContainerResources) *api.LinuxResources {
 }
 
 // splitForCRI splits the resources of a plugin's answer. The result forCRI has the resources that the CRI method
-// UpdateContainerResources can set, and rest has all other resources. A value of 0 is in rest, because 0 means unset in
-// the CRI. The unified entries cpuset.cpus and cpuset.mems become fields of forCRI, because the agent reads only these
-// fields. All other cpuset files in unified are left out, and unsupported has their names.
+// UpdateContainerResources can set. The result rest has all other resources, and all values of 0, because 0 means unset
+// in the CRI. The section unified of the answer can also have cpuset files. Its entries cpuset.cpus and cpuset.mems
+// become fields of forCRI, because the agent reads only these fields. All its other cpuset files are dropped, and the
+// result unsupported has their names.
 func splitForCRI(from *api.LinuxResources) (forCRI *cri.LinuxContainerResources, rest *api.LinuxResources, unsupported []string) {
 	if from == nil {
 		return nil, nil, nil
@@ -99,8 +100,8 @@ func hasNoValue(r *api.LinuxResources) bool {
 	return proto.Equal(n, &api.LinuxResources{})
 }
 
-// mergeResources returns the resources in base, in which the values of changes replace the values of base. It returns
-// nil if changes and base are nil.
+// mergeResources returns the resources in base, but with the values of changes for all fields that are set in changes.
+// It returns nil if changes and base are nil.
 func mergeResources(changes, base *cri.LinuxContainerResources) *cri.LinuxContainerResources {
 	if base == nil || changes == nil {
 		if changes == nil {

@@ -88,8 +88,9 @@ const (
 	removalPause       = 200 * time.Millisecond
 )
 
-// stopPod stops a pod. It first stops the pod's containers and reports the pod's stop to plugins. In NRI, plugins get
-// the pod's stop after the containers have stopped, and before the runtime removes the pod's network.
+// stopPod stops a pod. Before the runtime stops the pod, stopPod stops the pod's containers and reports the pod's stop
+// to plugins. The reason is the order in NRI: plugins get the pod's stop after the containers have stopped, and before
+// the runtime removes the pod's network.
 func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	id := req.GetPodSandboxId()
 	h.hidden.awaitVisible(ctx, id)
@@ -99,9 +100,9 @@ func (h *Host) stopPod(ctx context.Context, method string, req *cri.StopPodSandb
 	return invoke[cri.StopPodSandboxResponse](ctx, h, method, req)
 }
 
-// stopContainersOfPod stops a pod's containers, and reports the stop of the containers and of the pod to plugins. It
-// first forbids new containers in the pod, and waits for running creations. So plugins see the events of these
-// creations before the pod's stop.
+// stopContainersOfPod stops a pod's containers, and reports the stop of the containers and of the pod to plugins.
+// Before that, it forbids new containers in the pod, and waits for running creations of containers. So plugins get the
+// events of these creations before the pod's stop.
 func (h *Host) stopContainersOfPod(ctx context.Context, id string) {
 	h.objects.markEnding(id)
 	creationCtx, cancel := context.WithTimeout(ctx, maxCreationWait)

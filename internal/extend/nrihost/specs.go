@@ -28,12 +28,13 @@ import (
 // uses have not changed since 1.0.
 type specStore struct{ conn *grpc.ClientConn }
 
+// The two methods of containerd's API that specStore calls, and what each call has.
 const (
 	containersGet    = "/containerd.services.containers.v1.Containers/Get"
 	containersUpdate = "/containerd.services.containers.v1.Containers/Update"
-	namespaceKey     = "containerd-namespace"
-	criNamespace     = "k8s.io" // the namespace of all containers of containerd's CRI
-	specTimeout      = 5 * time.Second
+	namespaceKey     = "containerd-namespace" // the key of the gRPC metadata that names the namespace
+	criNamespace     = "k8s.io"               // the namespace of all containers of containerd's CRI
+	specTimeout      = 5 * time.Second        // limits the time for one call of a method
 )
 
 // The numbers of fields in the messages of containers.proto, and in google.protobuf.Any and FieldMask.
@@ -149,7 +150,7 @@ func mergeSpec(document, before, after []byte) ([]byte, error) {
 }
 
 // mergeChanges applies the differences between b (before) and a (after) to the decoded JSON document d, and returns the
-// result. It may change d.
+// result. It can modify d.
 func mergeChanges(d, b, a any) any {
 	if reflect.DeepEqual(b, a) {
 		return d

@@ -90,12 +90,13 @@ func (h *Host) synchronize(ctx context.Context, tell adaptation.SyncCB) (err err
 	return nil
 }
 
-// describeTries limits the attempts to read the status of a container. An attempt fails if the host changes the
-// container's stored message while it reads the status.
+// describeTries limits the attempts to read the status of a container. An attempt fails if the container's message in
+// the object store changes while the host reads the status.
 const describeTries = 5
 
-// describeAll reads the statuses of the containers that were created while no plugin was connected. It stores them as
-// NRI messages, which have more data than the CreateContainer requests.
+// describeAll completes the messages about containers that were created while no plugin was connected. These messages
+// have only the data of the CreateContainer requests. describeAll reads the statuses of the containers, and stores
+// messages with the data of the statuses.
 func (h *Host) describeAll(ctx context.Context) {
 	failed := map[string]error{}
 	for range describeTries {
@@ -211,8 +212,8 @@ func (h *Host) updateResources(ctx context.Context, id string, r *cri.LinuxConta
 	return nil
 }
 
-// warnIfCPUsDiffer logs a warning if a container did not get the CPUs that a plugin chose. The reason may be that some of
-// these CPUs are exclusive to other containers, or that the container has exclusive CPUs which the agent chose.
+// warnIfCPUsDiffer logs a warning if a container did not get the CPUs that a plugin chose. For example, some of these
+// CPUs are exclusive to other containers, or the agent chose exclusive CPUs for the container.
 func (h *Host) warnIfCPUsDiffer(ctx context.Context, id string, r *cri.LinuxContainerResources) {
 	if r.CpusetCpus == "" {
 		return

@@ -56,6 +56,7 @@ func clientOptions(dial func(context.Context) (net.Conn, error)) []grpc.DialOpti
 	}
 }
 
+// serverOptions returns the gRPC options of the server for CRI clients. The server passes each call to Host.serve.
 func (h *Host) serverOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
@@ -84,10 +85,10 @@ func (h *Host) serve(_ any, s grpc.ServerStream) error {
 // call is one gRPC call of a CRI client.
 type call struct {
 	host     *Host
-	method   string
+	method   string // the full gRPC method, such as /runtime.v1.RuntimeService/ListContainers
 	stream   grpc.ServerStream
 	filter   func(*Host, []byte) []byte // changes answers; nil if the host forwards answers unchanged
-	objectID func([]byte) string        // returns the id in a request; nil for methods that are not in requestObjectIDs
+	objectID func([]byte) string        // returns the id in a request; nil if the host does not check the ids in requests of this method
 }
 
 // withCallerMetadata returns a context for a call to the CRI proxy. It has the gRPC metadata that the CRI client sent.
@@ -111,11 +112,11 @@ func (h *Host) forward(ctx context.Context, method string, req []byte) (resp []b
 	return resp, err
 }
 
-// serveIntercepted serves a call whose method is in nriCalls. While the host does not serve plugins, it forwards the
-// call to the CRI proxy, except if handle.beforeOpen is set.
+// serveIntercepted serves a call whose method is in nriCalls. If the host serves plugins, or handle.beforeOpen is set,
+// it calls the handler. Otherwise it forwards the call to the CRI proxy.
 func (c call) serveIntercepted(handle *handler) error {
-	c.host.interceptedCalls.Add(1)
-	defer c.host.interceptedCalls.Add(-1)
+	c.host.runningNRICalls.Add(1)
+	defer c.host.runningNRICalls.Add(-1)
 	var req []byte
 	if err := c.stream.RecvMsg(&req); err != nil {
 		return err
@@ -202,9 +203,10 @@ func (c call) forwardToCaller(upstream grpc.ClientStream) error {
 	}
 }
 
-// handler serves a call that corresponds to an NRI event. beforeOpen means that the handler also serves the call while
-// the host does not serve plugins.
+// handler serves a CRI call that corresponds to an NRI event. Usually the handler is called only while the host serves
+// plugins. If beforeOpen is set, it is also called at other times.
 type handler struct {
+	// serve gets the encoded request of a call, and returns the encoded answer.
 	serve      func(h *Host, ctx context.Context, method string, req []byte) ([]byte, error)
 	beforeOpen bool
 }

@@ -11,8 +11,8 @@ import (
 // answers are stored, and the agent uses them when the container is created.
 func (q *Question) MarkBeforeCreation() { q.beforeCreation = true }
 
-// answerBeforeCreation returns the plugin's stored answer to the same request from before the container's creation. The
-// bool is false if there is no such answer, or if a creation of the container has already used the answer.
+// answerBeforeCreation returns the answer that the plugin gave to the same request before the container was created.
+// The bool is false if there is no such answer, or if a creation of the container has already used the answer.
 func (m *Manager) answerBeforeCreation(req *api.ResourceRequest) (storedAllocation, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -34,7 +34,7 @@ func sameRequest(a, b *api.ResourceRequest) bool {
 	return proto.Equal(at, other)
 }
 
-// hints returns the hint in the request for the allocation; nil if the request has no hint.
+// hints returns a list with the hint that was in the request for the allocation; nil if the request had no hint.
 func (a storedAllocation) hints() []lifecycle.ResourceHints {
 	if a.request.GetHint() == nil {
 		return nil
@@ -60,9 +60,9 @@ func (m *Manager) noteCreated(req *api.ResourceRequest) {
 	m.wake()
 }
 
-// RemoveExpected releases the resources that plugins allocated for a pod before the pod's creation. It does nothing if
+// ReleaseIfNotCreated releases the resources that plugins allocated for a pod before the pod's creation. It does nothing if
 // a container of the pod was created.
-func (m *Manager) RemoveExpected(uid string) {
+func (m *Manager) ReleaseIfNotCreated(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.pods[uid]; p != nil && p.noContainerYet {

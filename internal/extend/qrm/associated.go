@@ -14,18 +14,20 @@ import (
 )
 
 const (
+	// The methods of the protocol for associated devices.
 	deviceHintsMethod   = "GetAssociatedDeviceTopologyHints"
 	deviceAnswerMethod  = "AllocateAssociatedDevice"
 	deviceUpdatesMethod = "UpdateAllocatableAssociatedDevices"
-	healthyDevice       = "Healthy"
+	// healthyDevice is the health of each device that the manager sends to plugins.
+	healthyDevice = "Healthy"
 	// maxAssociated limits the associated devices of one container. maxKnownDevices limits the devices of the node that
 	// the manager sends to plugins.
 	maxAssociated, maxKnownDevices = 1024, 16384
 )
 
-// association is the part of a question about the associated devices of one plugin that have one resource name. A
-// plugin chooses associated devices together with its own resource, for example GPUs together with GPU memory. The
-// kubelet assigns the devices before a container is created, so the plugin may choose only the assigned devices.
+// association is a part of a question: it asks one plugin about devices with one resource name. Such associated devices
+// are chosen together with the plugin's own resource, for example GPUs together with GPU memory. But the kubelet
+// assigns the devices before a container is created, so the plugin must choose the assigned devices.
 type association struct {
 	plugin         *plugin
 	deviceResource string // the resource name of the devices
@@ -33,7 +35,8 @@ type association struct {
 	assigned       []string // ids of the devices that the kubelet has assigned, sorted; empty if the kubelet reports none
 }
 
-// addAssociations adds an association for each resource of the plugin's associated devices that the container requests.
+// addAssociations adds associations to the question. The plugin's options name resources of associated devices. For
+// each such resource that the container requests, addAssociations adds one association.
 func (q *Question) addAssociations(p *plugin, request *api.ResourceRequest, requests lifecycle.Amounts) {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(p.options.associatedDevices))) {
 		if n := requests[name]; n > 0 && n <= maxAssociated && isResourceName(name) {

@@ -123,8 +123,8 @@ func parseCheckpoint(data []byte) (pods map[string]*pod, skipped int, err error)
 	return pods, skipped, nil
 }
 
-// isUIDOrName reports whether a text can be the UID of a pod or the name of a container: the text is not empty, is short, and
-// has no control characters.
+// isUIDOrName reports whether a text can be the UID of a pod or the name of a container: the text is not empty, is
+// short, and has no control characters.
 func isUIDOrName(s string) bool {
 	const longest = 253
 	return s != "" && len(s) <= longest && shorten(s) == s

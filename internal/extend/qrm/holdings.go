@@ -122,7 +122,8 @@ func (m *Manager) noteAllocatable(resource string, amounts []lifecycle.PluginAmo
 	m.allocatable[resource] = amounts
 }
 
-// allocatableAmounts converts one plugin's answer to Allocatable. It returns nil if the answer has too many resources.
+// allocatableAmounts converts the amounts in one plugin's answer to GetTopologyAwareAllocatableResources. It returns
+// nil if the answer has too many resources.
 func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (out []lifecycle.PluginAmount) {
 	if len(of) > maxPlugins {
 		return nil
@@ -141,8 +142,8 @@ func allocatableAmounts(of map[string]*api.AllocatableTopologyAwareResource) (ou
 	return out
 }
 
-// convertQuantities converts the parts of an amount and sorts them by NUMA node. It leaves out the parts of nodes that
-// cannot exist. It leaves out names, types and annotations beyond maxBytes.
+// convertQuantities converts the parts of an amount, each with its NUMA node, and sorts them by node. If the id of a
+// node is too large, convertQuantities leaves out the part. It leaves out names, types and annotations beyond maxBytes.
 func convertQuantities(all []*api.TopologyAwareQuantity) (out []lifecycle.PluginQuantity) {
 	if len(all) > maxHints {
 		return nil

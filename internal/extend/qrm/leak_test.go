@@ -167,7 +167,7 @@ func TestNoLeak(t *testing.T) {
 			case "expect":
 				n.expect(uid)
 			case "expect no more":
-				n.r.RemoveExpected(uid)
+				n.r.ReleaseIfNotCreated(uid)
 			case "away":
 				if n.stop != nil {
 					n.stop()
@@ -183,7 +183,7 @@ func TestNoLeak(t *testing.T) {
 		}
 		n.up()
 		for i := range 5 { // none of them will come any more
-			n.r.RemoveExpected(fmt.Sprintf("u%d", i))
+			n.r.ReleaseIfNotCreated(fmt.Sprintf("u%d", i))
 		}
 		live := n.pods()
 		defer func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// Options are the settings of a manager. Log and one of Directory and WatchDirectories are required.
+// Options are the settings of a manager. Log is required, and at least one of Directory and WatchDirectories.
 type Options struct {
 	// Directory is the directory in which plugins register; "" for none. The manager's socket, kubelet.sock, and the
 	// sockets of plugins are in this directory.
@@ -46,11 +46,11 @@ type Options struct {
 	// resource; nil if the manager does not ask plugins about devices.
 	NodeDevices     func(ctx context.Context) ([]lifecycle.KubeletDevice, error)
 	AssignedDevices func(ctx context.Context, pod *lifecycle.Pod, container string) map[string][]string
-	// ReadReports makes the manager ask plugins for reports about each container's resources. Amounts uses these
-	// reports.
+	// ReadReports makes the manager ask plugins for reports about each container's resources. The method Amounts
+	// returns the amounts in these reports.
 	ReadReports bool
-	// SavedState is the state that an earlier manager saved; nil for none. SaveState replaces the saved state; if it is
-	// nil, the manager saves nothing.
+	// SavedState is the state that an earlier manager saved; nil for none. SaveState replaces the saved state. If
+	// SaveState is nil, the manager saves nothing.
 	SavedState []byte
 	SaveState  func([]byte) error
 	// Recorder counts calls; nil for none.
@@ -62,12 +62,13 @@ type Options struct {
 
 // Recorder counts calls, for metrics. Its method does not block.
 type Recorder interface {
-	Call(resource, method string, result Result, took time.Duration)
+	CountCall(resource, method string, result Result, took time.Duration)
 }
 
+// noRecorder counts nothing. The manager uses it if Options.Recorder is nil.
 type noRecorder struct{}
 
-func (noRecorder) Call(string, string, Result, time.Duration) {}
+func (noRecorder) CountCall(string, string, Result, time.Duration) {}
 
 const (
 	// socketName is the manager's socket in Directory, as plugins expect it.
@@ -83,17 +84,17 @@ const (
 // Manager is the manager of a node's plugins.
 type Manager struct {
 	opts        Options
-	workPending chan struct{} // has an element if the state must be saved or a pod must be released
-	reportsDue  chan struct{} // has an element if allocations may have changed, so that plugins must send new reports
+	workPending chan struct{} // has an element if the state must be saved, or a plugin must release the allocations of a pod
+	reportsDue  chan struct{} // has an element if allocations possibly changed, so that plugins must send new reports
 
 	mu                 sync.Mutex // guards all below; never held during a call
 	plugins            map[string]*plugin
 	pods               map[string]*pod                     // the allocations of plugins, by pod UID
-	removals           map[string]map[string]bool          // pods that plugins must release, by resource and pod UID
+	removals           map[string]map[string]bool          // pods whose allocations plugins must release, by resource and pod UID
 	removalsInProgress map[removal]chan struct{}           // releases that are in progress
 	releasedEnded      bool                                // ReleaseEnded was called, so the manager knows which pods have ended
-	unknownPods        map[removal]bool                    // pods in a plugin's last list of allocations that the node does not have
-	allocatable        map[string][]lifecycle.PluginAmount // the last answers of plugins to Allocatable, by resource
+	unknownPods        map[removal]bool                    // pods that a plugin's last list has, but the node does not have
+	allocatable        map[string][]lifecycle.PluginAmount // the amounts that plugins last reported as allocatable, by plugin resource
 	err                string                              // the reason why the manager cannot serve its socket
 	refusals           []RefusedRegistration               // the last refused registrations
 }
@@ -157,11 +158,11 @@ func (m *Manager) Run(ctx context.Context) error {
 // registration is what the manager knows about a plugin from the plugin's registration.
 type registration struct {
 	resource, socket, version string
-	// watched means that the manager found the plugin's socket in a watched directory. The manager marks the plugin
-	// when this socket disappears.
-	watched    bool
-	options    options
-	hasOptions bool // options is set; otherwise the manager must ask the plugin for its options
+	// foundInDirectory means that the manager found the plugin's socket in a watched directory. The manager records when such a
+	// socket disappears.
+	foundInDirectory bool
+	options          options
+	hasOptions       bool // options is set; otherwise the manager must ask the plugin for its options
 }
 
 var errTooManyPlugins = fmt.Errorf("%d plugins are registered already, and the agent accepts no more", maxPlugins)
@@ -231,13 +232,13 @@ func (m *Manager) storeRefusal(r registration, err error) {
 	}
 }
 
-// noteRemovedSocket marks the plugin whose socket was removed from a watched directory. The plugin stays registered,
-// and the manager keeps the plugin's allocations.
+// noteRemovedSocket records that the socket of a plugin was removed from a watched directory. The plugin stays
+// registered, and the manager keeps the plugin's allocations.
 func (m *Manager) noteRemovedSocket(socket string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.plugins {
-		if p.socket == socket && p.watched {
+		if p.socket == socket && p.foundInDirectory {
 			p.markSocketRemoved()
 		}
 	}

@@ -28,6 +28,7 @@ const (
 	maxSocketPath = 107
 )
 
+// servicePrefix is the part of a gRPC method's full name before the method, such as Allocate.
 const servicePrefix = "/resourceplugin.v1alpha1.ResourcePlugin/"
 
 // Result is the result of a call.
@@ -158,7 +159,7 @@ func resultOf(err error) Result {
 func (p *plugin) call(ctx context.Context, method string, req, resp proto.Message, raw *[]byte) error {
 	now := p.opts.Now()
 	if err := p.beginCall(now); err != nil {
-		p.opts.Recorder.Call(p.resource, method, Skipped, 0)
+		p.opts.Recorder.CountCall(p.resource, method, Skipped, 0)
 		return err
 	}
 	err := p.err
@@ -171,7 +172,7 @@ func (p *plugin) call(ctx context.Context, method string, req, resp proto.Messag
 	if err != nil {
 		err = describeError(limited, err, took)
 	}
-	p.opts.Recorder.Call(p.resource, method, resultOf(err), took)
+	p.opts.Recorder.CountCall(p.resource, method, resultOf(err), took)
 	p.endCall(err, p.opts.Now(), errors.Is(ctx.Err(), context.Canceled))
 	return err
 }

@@ -111,7 +111,7 @@ func (q *Question) requestedAmounts(requests lifecycle.Amounts) map[string]float
 
 // requestOf returns the request for one resource, with the same fields as the requests of Katalyst's kubelet.
 func requestOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec, resource string, amount float64) *api.ResourceRequest {
-	kind, index := roleOf(pod, spec, ctr)
+	kind, index := containerTypeAndIndex(pod, spec, ctr)
 	return &api.ResourceRequest{
 		PodUid: pod.UID, PodNamespace: pod.Namespace, PodName: pod.Name, ContainerName: ctr.Name, ContainerType: kind, ContainerIndex: index,
 		PodRole: pod.Labels[podRole], PodType: pod.Annotations[podType], ResourceName: resource,
@@ -119,10 +119,10 @@ func requestOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.Contai
 	}
 }
 
-// roleOf returns the type of a container. It also returns the container's index in initContainers, containers or
+// containerTypeAndIndex returns the type of a container. It also returns the container's index in initContainers, containers or
 // ephemeralContainers of the pod's spec. The protocol has no type for init containers with restartPolicy Always, so
 // they have the type SIDECAR.
-func roleOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec) (kind api.ContainerType, index uint64) {
+func containerTypeAndIndex(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec) (kind api.ContainerType, index uint64) {
 	first := ""
 	for _, c := range spec.Containers {
 		starts := c.Kind == lifecycle.Init || c.Kind == lifecycle.Sidecar
@@ -317,7 +317,7 @@ func (q *Question) allocate(ctx context.Context, it pluginRequest, at *lifecycle
 	}
 	if a, known := q.manager.answerBeforeCreation(it.request); known && !q.beforeCreation {
 		q.manager.noteCreated(it.request)
-		q.manager.opts.Recorder.Call(it.plugin.resource, "Allocate", AnsweredBefore, 0)
+		q.manager.opts.Recorder.CountCall(it.plugin.resource, "Allocate", AnsweredBefore, 0)
 		return a.answer, nil
 	}
 	if err := q.manager.cancelRelease(ctx, it.plugin.resource, it.request.GetPodUid()); err != nil {

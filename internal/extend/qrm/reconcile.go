@@ -67,9 +67,10 @@ func (m *Manager) reconcile(ctx context.Context, p *plugin) {
 	}
 }
 
-// adoptAllocations stores those allocations of a plugin for the node's pods that the manager does not have, because the
-// state of an earlier agent was lost. It returns the UIDs of the pods with such allocations. If a plugin lists
-// allocations for a pod that the node does not have, adoptAllocations releases these allocations at its second call.
+// adoptAllocations stores a plugin's allocations that the manager lacks, because the state of an earlier agent was
+// lost. It stores only allocations for pods that the node has, and returns the UIDs of these pods. Suppose that a
+// plugin lists allocations for a pod that the node does not have. If the next call finds the same, adoptAllocations
+// releases these allocations.
 func (m *Manager) adoptAllocations(resource string, pods map[string]*api.ContainerResources) (taken []string) {
 	var unstored []string
 	m.mu.Lock()
@@ -144,8 +145,9 @@ func (m *Manager) storeAllocations(resource, uid string, of *api.ContainerResour
 	m.wake()
 }
 
-// removeMigrated removes a container's stored allocations that come from a checkpoint and whose resources are also in
-// answer, the allocation by the plugin of another resource.
+// removeMigrated removes allocations that come from a checkpoint, because the checkpoint lists each resource
+// separately. answer is an allocation by the plugin of resource. If answer also has other resources, removeMigrated
+// removes the container's stored allocations of these other resources.
 func (p *pod) removeMigrated(container, resource string, answer *api.ResourceAllocation) {
 	if !p.migrated {
 		return
@@ -193,8 +195,9 @@ func (m *Manager) repeatAllocation(ctx context.Context, p *plugin, at containerA
 	return answer
 }
 
-// replaceAnswer replaces the stored allocation old by the plugin's new answer. It returns false and stores nothing if
-// the pod has ended, if the stored answer is not the one in old any more, or if it is equal to the new answer.
+// replaceAnswer stores the plugin's new answer for the allocation in old. It returns false and stores nothing if the
+// pod has ended, if the stored answer is not the one in old any more, or if the stored answer is equal to the new
+// answer.
 func (m *Manager) replaceAnswer(resource string, old containerAllocation, answer *api.ResourceAllocation) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

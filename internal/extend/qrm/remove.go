@@ -10,12 +10,12 @@ import (
 	"github.com/trimtab/trimtab/internal/report/logkey"
 )
 
-// removal identifies the release of a pod's allocations by the plugin of one resource.
+// removal names a release: the plugin of resource must release its allocations for the pod uid.
 type removal struct{ resource, uid string }
 
 const (
-	// retryRemovals is the interval at which the manager repeats the releases that plugins have not confirmed.
-	retryRemovals = 2 * time.Second
+	// removalRetryInterval is the interval at which the manager repeats the releases that plugins have not confirmed.
+	removalRetryInterval = 2 * time.Second
 	// saveDelay is the time for which the manager collects changes before it saves the state of all pods.
 	saveDelay = 100 * time.Millisecond
 	// If saves are slow, the manager collects changes for a longer time: for saveDelayFactor times the duration of the
@@ -100,7 +100,7 @@ func (m *Manager) cancelRelease(ctx context.Context, resource, uid string) error
 
 // saveAndRelease saves the state after changes, and asks plugins to release pods, until ctx ends.
 func (m *Manager) saveAndRelease(ctx context.Context) {
-	tick := time.NewTicker(retryRemovals)
+	tick := time.NewTicker(removalRetryInterval)
 	defer tick.Stop()
 	due := time.NewTimer(math.MaxInt64) // fires at the time of the next save
 	defer due.Stop()
@@ -156,8 +156,8 @@ func (m *Manager) releasePods(ctx context.Context, p *plugin) (any bool) {
 	return any
 }
 
-// nextRemoval returns a pending release of a plugin, and marks it as in progress. The caller must close done. done
-// is nil if there is no pending release.
+// nextRemoval returns a pending release of a plugin, and marks the release as in progress. After the release, the
+// caller must close done. done is nil if there is no pending release.
 func (m *Manager) nextRemoval(resource string) (r removal, done chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,6 +22,7 @@ type containerReport struct {
 }
 
 const (
+	// reportMethod is the method with which the manager requests a report.
 	reportMethod = "GetTopologyAwareResources"
 	// reportPeriod is the interval between two requests about a container whose allocation did not change.
 	reportPeriod = time.Minute
@@ -59,8 +60,9 @@ func (m *Manager) readReports(ctx context.Context) {
 }
 
 // dueReports returns the containers about which the manager must ask a plugin for a report. These are all containers
-// whose allocation has changed since the last request, and at most maxRepeated containers whose allocation has not
-// changed. Of these, dueReports takes the containers with the oldest requests.
+// whose allocation has changed since the last request. In addition, they are at most maxRepeated other containers,
+// except init containers, whose last request was a reportPeriod ago. The containers with the oldest requests come
+// first.
 func (m *Manager) dueReports(p *plugin, maxRepeated int) (due []containerAllocation) {
 	if p.lacksMethod(reportMethod) {
 		return nil
@@ -88,8 +90,8 @@ func (m *Manager) dueReports(p *plugin, maxRepeated int) (due []containerAllocat
 	return due
 }
 
-// reportOf returns the stored report about a container. If the pod has ended, it returns a report whose allocation is
-// at.answer, so that the allocation does not count as changed.
+// reportOf returns the stored report about a container. If the pod has ended, reportOf returns a report with the
+// allocation at.answer. The caller compares the two, so the allocation does not count as changed.
 func (m *Manager) reportOf(resource string, at containerAllocation) containerReport {
 	m.mu.Lock()
 	defer m.mu.Unlock()

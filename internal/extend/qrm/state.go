@@ -26,7 +26,7 @@ type pod struct {
 	// noContainerYet means that no container of the pod was created yet.
 	noContainerYet bool
 	// migrated means that the allocations are from an earlier manager's checkpoint. The checkpoint lists each resource
-	// separately, although one plugin may have allocated several resources in one answer.
+	// separately, although one plugin can allocate several resources in one answer.
 	migrated bool
 }
 
@@ -35,7 +35,8 @@ type pod struct {
 type storedAllocation struct {
 	request *api.ResourceRequest
 	answer  *api.ResourceAllocation
-	// adopted means that an earlier agent or manager made the request, so that request has only names.
+	// adopted means that an earlier agent or manager sent the request. The field request then has only the pod's UID,
+	// and the names of the container and the resource.
 	adopted bool
 	// beforeCreation means that the request was sent before the container was created.
 	beforeCreation bool
@@ -45,8 +46,8 @@ type storedAllocation struct {
 	encoded *encodedAllocation
 }
 
-// encodedAllocation has the encoded messages of an allocation. The manager encodes them only once, because each save
-// writes the messages of all pods while creations wait for the lock.
+// encodedAllocation has the encoded messages of an allocation. The manager encodes the messages only once. Each save
+// needs the messages of all pods, and holds the lock for which the creation of a container waits.
 type encodedAllocation struct{ request, answer []byte }
 
 func newPod() *pod {
@@ -130,12 +131,13 @@ type savedState struct {
 
 // savedPlugin is the JSON form of a plugin's registration.
 type savedPlugin struct {
-	Resource  string `json:"resource"`
-	Socket    string `json:"socket"`
-	Watched   bool   `json:"watched,omitempty"`
-	PreStart  bool   `json:"preStart,omitempty"`
-	Aligned   bool   `json:"aligned,omitempty"`
-	Reconcile bool   `json:"reconcile,omitempty"`
+	Resource string `json:"resource"`
+	Socket   string `json:"socket"`
+	Watched  bool   `json:"watched,omitempty"` // the socket is in a watched directory
+	// PreStart, Aligned and Reconcile are the plugin's options preStartRequired, topologyAligned and needReconcile.
+	PreStart  bool `json:"preStart,omitempty"`
+	Aligned   bool `json:"aligned,omitempty"`
+	Reconcile bool `json:"reconcile,omitempty"`
 	// Associated are the resource names of the plugin's associated devices.
 	Associated []string `json:"associated,omitempty"`
 }
@@ -143,16 +145,17 @@ type savedPlugin struct {
 // savedPod is the JSON form of a pod. Asked has the resources that plugins were asked to allocate.
 type savedPod struct {
 	Asked    []string `json:"asked"`
-	Migrated bool     `json:"migrated,omitempty"`
+	Migrated bool     `json:"migrated,omitempty"` // the allocations are from an earlier manager's checkpoint
 	// Answers has the allocations, by container name and by the resource of the plugin that made them.
 	Answers map[string]map[string]savedAnswer `json:"answers,omitempty"`
 }
 
-// savedAnswer is the JSON form of a storedAllocation. Ahead is its field beforeCreation.
+// savedAnswer is the JSON form of a storedAllocation. Ahead means that the request was sent before the container was
+// created.
 type savedAnswer struct {
 	Request []byte `json:"request"`
 	Answer  []byte `json:"answer"`
-	Adopted bool   `json:"adopted,omitempty"`
+	Adopted bool   `json:"adopted,omitempty"` // an earlier agent or manager made the request
 	Ahead   bool   `json:"ahead,omitempty"`
 	// Pod is the amount that the whole pod requests, if the answer is for all containers of the pod; else 0.
 	Pod float64 `json:"pod,omitempty"`
@@ -183,7 +186,7 @@ func (m *Manager) stateToSave() savedState {
 	encode := proto.MarshalOptions{Deterministic: true}
 	for _, name := range sortedKeys(m.plugins) {
 		p := m.plugins[name]
-		out.Plugins = append(out.Plugins, savedPlugin{p.resource, p.socket, p.watched, p.options.preStartRequired, p.options.topologyAligned, p.options.needReconcile, p.options.associatedDevices})
+		out.Plugins = append(out.Plugins, savedPlugin{p.resource, p.socket, p.foundInDirectory, p.options.preStartRequired, p.options.topologyAligned, p.options.needReconcile, p.options.associatedDevices})
 	}
 	for uid, p := range m.pods {
 		s := savedPod{Asked: sortedKeys(p.askedResources), Migrated: p.migrated, Answers: map[string]map[string]savedAnswer{}}
@@ -249,7 +252,7 @@ func (m *Manager) restoreState(data []byte) {
 	m.pods = pods
 	for _, p := range s.Plugins[:min(len(s.Plugins), maxPlugins)] {
 		if isResourceName(p.Resource) && len(p.Socket) <= maxSocketPath {
-			r := registration{resource: p.Resource, socket: p.Socket, watched: p.Watched, version: version, hasOptions: true}
+			r := registration{resource: p.Resource, socket: p.Socket, foundInDirectory: p.Watched, version: version, hasOptions: true}
 			r.options = options{preStartRequired: p.PreStart, topologyAligned: p.Aligned, needReconcile: p.Reconcile, associatedDevices: p.Associated[:min(len(p.Associated), maxPlugins)]}
 			m.plugins[p.Resource] = newPlugin(r, &m.opts)
 		}
@@ -262,7 +265,8 @@ func (m *Manager) restoreState(data []byte) {
 	}
 }
 
-// restorePod converts a saved pod. If err is not nil, restorePod decodes no messages and returns err.
+// restorePod converts a saved pod. The parameter err is an earlier error in the saved state. If err is not nil,
+// restorePod decodes no messages and returns err.
 func restorePod(p savedPod, err error) (*pod, error) {
 	out := newPod()
 	out.migrated = p.Migrated
@@ -290,7 +294,8 @@ type State struct {
 	Resource, Socket, Err string
 	// Answering means that the plugin answered its last call, and that its socket exists.
 	Answering bool
-	// Aligned, Reconciled and PreStart are the plugin's options topologyAligned, needReconcile and preStartRequired.
+	// Aligned means that the manager asks the plugin for hints. Reconciled means that the manager regularly asks for
+	// the plugin's allocations. PreStart means that the manager calls the plugin before a container starts.
 	Aligned, Reconciled, PreStart bool
 	Calls, Failed                 uint64 // the number of calls, and of failed calls
 	// Replaced counts earlier registrations for the resource. Pods is the number of pods for which the manager asked

@@ -166,4 +166,4 @@ func TestAhead(t *testing.T) {
 // recorder is called for each call.
 type recorder func(method string, r qrm.Result)
 
-func (f recorder) Call(_, method string, r qrm.Result, _ time.Duration) { f(method, r) }
+func (f recorder) CountCall(_, method string, r qrm.Result, _ time.Duration) { f(method, r) }

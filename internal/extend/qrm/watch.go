@@ -85,7 +85,8 @@ func (w *watcher) listSockets() map[string]foundSocket {
 	return out
 }
 
-// pollSockets lists the sockets, registers the plugins at new sockets, and marks plugins whose sockets were removed.
+// pollSockets lists the sockets, registers the plugins at new sockets, and records the plugins whose sockets were
+// removed.
 func (w *watcher) pollSockets(ctx context.Context) {
 	present := w.listSockets()
 	w.mu.Lock()
@@ -150,7 +151,7 @@ func (w *watcher) identifyPlugin(ctx context.Context, path string) (answered boo
 
 // register checks the identity that the process at a socket has reported, and registers it as a plugin.
 func (w *watcher) register(ctx context.Context, path string, info *registry.PluginInfo) error {
-	r := registration{resource: info.GetName(), socket: path, watched: true, version: version}
+	r := registration{resource: info.GetName(), socket: path, foundInDirectory: true, version: version}
 	if e := strings.TrimPrefix(info.GetEndpoint(), "unix://"); e != "" {
 		r.socket = filepath.Clean(e)
 	}

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// rawAnswerCodec encodes messages in the same way as gRPC's own codec. If rawAnswer.raw is not nil, rawAnswerCodec also
-// stores the bytes of an answer.
+// rawAnswerCodec encodes and decodes messages in the same way as gRPC's own codec. It decodes an answer into a
+// rawAnswer, and can also store the bytes of the answer there.
 type rawAnswerCodec struct{}
 
 // rawAnswer is where rawAnswerCodec stores an answer and its bytes. raw is nil if the caller does not need the bytes.

@@ -43,16 +43,16 @@ type State struct {
 type Timing struct {
 	// Poll is how often the keeper reads the state.
 	Poll time.Duration
-	// Start limits the random wait before the first write. Change limits the random wait before each later write.
+	// MaxStartWait limits the random wait before the first write. Change limits the random wait before each later write.
 	// The waits prevent a thousand nodes from writing at the same time.
-	Start, Change time.Duration
+	MaxStartWait, MaxChangeWait time.Duration
 	// Heartbeat is how often the keeper writes the condition if it does not change.
 	Heartbeat time.Duration
 }
 
 // DefaultTiming returns the timing that the agent uses.
 func DefaultTiming() Timing {
-	return Timing{Poll: 2 * time.Second, Start: 30 * time.Second, Change: 4 * time.Second, Heartbeat: 10 * time.Minute}
+	return Timing{Poll: 2 * time.Second, MaxStartWait: 30 * time.Second, MaxChangeWait: 4 * time.Second, Heartbeat: 10 * time.Minute}
 }
 
 // Keeper writes the condition.
@@ -63,11 +63,11 @@ type Keeper struct {
 	writeLock chan struct{} // of capacity 1: the goroutine that writes the condition holds it
 
 	mu             sync.Mutex // guards the fields below
-	written        State
-	writtenAt      time.Time // the time of the last successful write; zero for none
-	transitionTime string    // the condition's lastTransitionTime
-	writes         uint64
-	lastErr        error // the error of the last write; nil if it succeeded
+	written        State      // the condition that the Node has, as far as the keeper knows
+	writtenAt      time.Time  // the time of the last successful write; zero for none
+	transitionTime string     // the condition's lastTransitionTime
+	writes         uint64     // the number of successful writes
+	lastErr        error      // the error of the last write; nil if it succeeded
 	// failures counts the writes that failed.
 	failures uint64
 }
@@ -77,6 +77,7 @@ func New(c *kube.Client, state func() State, t Timing) *Keeper {
 	return &Keeper{client: c, state: state, timing: t, writeLock: make(chan struct{}, 1)}
 }
 
+// nodes names the resource of Node objects for requests to the API server.
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
 // maxPause limits the pause after a failed write. maxMessage limits the length of the condition's message, in bytes.
@@ -85,10 +86,10 @@ const (
 	maxMessage = 1024
 )
 
-// Run writes the condition until ctx ends. If the Node then has the condition, Run tries for a second to write that the
-// agent stopped.
+// Run writes the condition until ctx ends. At the end, if the Node has the condition, Run tries for one second to write
+// into it that the agent stopped.
 func (k *Keeper) Run(ctx context.Context) {
-	if !sleep.For(ctx, randomDuration(k.timing.Start)) {
+	if !sleep.For(ctx, randomDuration(k.timing.MaxStartWait)) {
 		return
 	}
 	pause := time.Duration(0)
@@ -98,7 +99,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		if !k.mustWrite(now, heartbeat) {
 			continue
 		}
-		if pause == 0 && k.hasWritten() && !sleep.For(ctx, randomDuration(k.timing.Change)) {
+		if pause == 0 && k.hasWritten() && !sleep.For(ctx, randomDuration(k.timing.MaxChangeWait)) {
 			break
 		}
 		if err := k.write(ctx, k.state); err != nil {
@@ -163,7 +164,7 @@ func (k *Keeper) write(ctx context.Context, state func() State) error {
 	}
 	s := shortenMessage(state())
 	err := k.patchCondition(ctx, s)
-	k.client.Note(err)
+	k.client.RecordResult(err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil {

@@ -24,6 +24,7 @@ const (
 	// ClusterMapName is the name of the ConfigMap for all nodes.
 	ClusterMapName = "trimtab-cluster"
 
+	// groupPrefix and nodePrefix are the parts of ConfigMap names before the name of a group or node.
 	groupPrefix = "trimtab-group-"
 	nodePrefix  = "trimtab-node-"
 )
@@ -68,7 +69,7 @@ func LayersFor(objects []*unstructured.Unstructured, node string, nodeLabels map
 		}
 	}
 	if groups := byRank[1]; len(groups) > 1 {
-		return nil, refuse(groups[1], "its node selector and the node selector of ConfigMap %[2]s both match node %[1]s, but a node may be in only one group; change the annotation %[3]s of one of the two ConfigMaps",
+		return nil, newRefusal(groups[1], "its node selector and the node selector of ConfigMap %[2]s both match node %[1]s, but a node may be in only one group; change the annotation %[3]s of one of the two ConfigMaps",
 			node, groups[0].GetName(), SelectorAnnotation)
 	}
 	var layers []config.Layer
@@ -98,17 +99,17 @@ func rankOf(o *unstructured.Unstructured, node string, nodeLabels map[string]str
 		text := o.GetAnnotations()[SelectorAnnotation]
 		s, err := labels.Parse(text)
 		if err != nil {
-			return -1, refuse(o, "the annotation %s is not a label selector: %v", SelectorAnnotation, err)
+			return -1, newRefusal(o, "the annotation %s is not a label selector: %v", SelectorAnnotation, err)
 		}
 		if s.Empty() {
-			return -1, refuse(o, "it does not select any nodes for its group; set the annotation %s, e.g. pool=latency", SelectorAnnotation)
+			return -1, newRefusal(o, "it does not select any nodes for its group; set the annotation %s, e.g. pool=latency", SelectorAnnotation)
 		}
 		if s.Matches(labels.Set(nodeLabels)) {
 			return 1, nil
 		}
 		return -1, nil
 	}
-	return -1, refuse(o, "it has the label %s, but its name is not %s, %sNAME or %sNODE; rename it, or remove the label",
+	return -1, newRefusal(o, "it has the label %s, but its name is not %s, %sNAME or %sNODE; rename it, or remove the label",
 		Label, ClusterMapName, groupPrefix, nodePrefix)
 }
 
@@ -116,16 +117,16 @@ func rankOf(o *unstructured.Unstructured, node string, nodeLabels map[string]str
 func layer(o *unstructured.Unstructured) (config.Layer, error) {
 	data, _, err := unstructured.NestedStringMap(o.Object, "data")
 	if err != nil {
-		return config.Layer{}, refuse(o, "%v", err)
+		return config.Layer{}, newRefusal(o, "%v", err)
 	}
 	text, ok := data[DataKey]
 	if !ok {
-		return config.Layer{}, refuse(o, "its data has no key %s", DataKey)
+		return config.Layer{}, newRefusal(o, "its data has no key %s", DataKey)
 	}
 	return config.Layer{Name: Source(o), Data: []byte(text), Version: o.GetResourceVersion(), Shared: true}, nil
 }
 
-// refuse returns the *Refusal of a ConfigMap.
-func refuse(o *unstructured.Unstructured, format string, args ...any) error {
+// newRefusal returns the *Refusal of a ConfigMap.
+func newRefusal(o *unstructured.Unstructured, format string, args ...any) error {
 	return &Refusal{o.GetNamespace(), o.GetName(), fmt.Sprintf(format, args...)}
 }

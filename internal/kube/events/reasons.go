@@ -6,25 +6,25 @@ type Reason string
 // The reasons. The meaning of a code never changes.
 const (
 	// RequestMalformed and the next three are about a pod's labels and annotations.
-	RequestMalformed Reason = "RequestMalformed"
-	RequestRefused   Reason = "RequestRefused"
-	RequestUnserved  Reason = "RequestUnserved"
-	RequestDegraded  Reason = "RequestDegraded"
+	RequestMalformed Reason = "RequestMalformed" // the agent cannot read the value of a label or annotation
+	RequestRefused   Reason = "RequestRefused"   // the agent does not grant a well-formed request
+	RequestUnserved  Reason = "RequestUnserved"  // a request has no effect on this node
+	RequestDegraded  Reason = "RequestDegraded"  // another label or annotation contradicts a request, or the agent serves it only in part
 	// HookFailed and the next four are about failures, refused containers and evicted pods.
-	HookFailed        Reason = "HookFailed"
-	ContainerRejected Reason = "ContainerRejected"
-	CreationFailed    Reason = "CreationFailed"
-	PodEvicted        Reason = "PodEvicted"
-	EvictionFailed    Reason = "EvictionFailed"
+	HookFailed        Reason = "HookFailed"        // a hook or hook server failed
+	ContainerRejected Reason = "ContainerRejected" // the agent refused the creation of a container
+	CreationFailed    Reason = "CreationFailed"    // a creation failed in the runtime after the agent's answer
+	PodEvicted        Reason = "PodEvicted"        // the agent evicted the pod
+	EvictionFailed    Reason = "EvictionFailed"    // the API server did not evict the pod
 	// ValueRefused and the next five are about values that the agent decided and that are not in force.
-	ValueRefused    Reason = "ValueRefused"
-	ValueNotCarried Reason = "ValueNotCarried"
-	ValueTooLate    Reason = "ValueTooLate"
-	ValueContested  Reason = "ValueContested"
-	CgroupMissing   Reason = "CgroupMissing"
-	WouldDiffer     Reason = "WouldDiffer"
+	ValueRefused    Reason = "ValueRefused"    // the kernel refused a value, or the path of the cgroup is unknown
+	ValueNotCarried Reason = "ValueNotCarried" // the present attachment cannot set a value
+	ValueTooLate    Reason = "ValueTooLate"    // only a creation can set a value, and the container was created without it
+	ValueContested  Reason = "ValueContested"  // another program writes a value repeatedly
+	CgroupMissing   Reason = "CgroupMissing"   // the cgroup of a running container is not in the tree at cgroup.root
+	WouldDiffer     Reason = "WouldDiffer"     // in mode observe, the node has another value than the agent decided
 	// ConfigurationRefused is about a ConfigMap.
-	ConfigurationRefused Reason = "ConfigurationRefused"
+	ConfigurationRefused Reason = "ConfigurationRefused" // the configuration in the ConfigMap is invalid
 )
 
 // ReasonRow describes a reason, for the docs.

@@ -27,7 +27,7 @@ type About struct {
 const (
 	ResultWritten = "written" // this node has written the event, or another node has written the same event
 	ResultLimited = "limited" // dropped: the object had too many events
-	ResultFull    = "full"    // dropped: the queue was full, and a newer event took the place
+	ResultFull    = "full"    // dropped: the queue was full, and a newer event took its place
 	ResultRefused = "refused" // the API server refused the event
 )
 
@@ -37,10 +37,10 @@ func Results() []string { return []string{ResultWritten, ResultLimited, ResultFu
 const (
 	// capacity bounds the number of events in the queue. The queue grows while the API server does not answer.
 	capacity = 256
-	// An object may have objectBurst events without a pause, and one more each objectInterval.
+	// The recorder accepts objectBurst events of one object without a pause, and one more each objectInterval.
 	objectBurst    = 10
 	objectInterval = 5 * time.Minute
-	// A node may write nodeBurst events without a pause, and one more each writeInterval.
+	// The recorder of a node writes nodeBurst events without a pause, and one more each writeInterval.
 	nodeBurst     = 20
 	writeInterval = 2 * time.Second
 	// maxPause bounds the pause after a failure. maxMessage bounds the length of a message: the API server accepts 1024
@@ -61,7 +61,7 @@ type pendingEvent struct {
 
 	message     string
 	count       int64
-	first, last time.Time
+	first, last time.Time // when the first and the last of the merged events happened
 }
 
 // Recorder writes events. Its methods return at once.
@@ -178,8 +178,8 @@ func jitter(d time.Duration) time.Duration {
 
 // bucket is a token bucket: it limits how often events are recorded or written.
 type bucket struct {
-	size           int
-	refillInterval time.Duration
+	size           int           // the largest number of tokens
+	refillInterval time.Duration // the time after which the bucket gets one more token
 	tokens         int
 	countedAt      time.Time // the time up to which tokens were added
 }

@@ -90,7 +90,7 @@ func (r *Recorder) oldest() *pendingEvent {
 func (r *Recorder) write(ctx context.Context, p *pendingEvent) error {
 	name := objectName(r.client.Node, p)
 	err := r.createOrUpdate(ctx, name, p)
-	r.client.Note(err)
+	r.client.RecordResult(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lastErr = err

@@ -93,6 +93,7 @@ func NodeSLOLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) {
 	return l, ok, unknown
 }
 
+// isEmpty reports whether a JSON value is null, an object without keys, or an empty list.
 func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -248,7 +249,7 @@ func NodeLayer(name string, labels, annotations map[string]string) (config.Layer
 	if err != nil {
 		noteUnknown("system-qos-resource", fmt.Sprintf(": %v", err))
 	}
-	k.pools(reserved, system, isExclusive(annotations[prefix+"system-qos-resource"]))
+	k.setPools(reserved, system, isExclusive(annotations[prefix+"system-qos-resource"]))
 	if _, ok := annotations[prefix+"network-bandwidth"]; ok {
 		noteUnknown("network-bandwidth", "")
 	}

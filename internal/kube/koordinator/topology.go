@@ -75,7 +75,7 @@ func TopologyLayer(o *unstructured.Unstructured) (config.Layer, bool, []string) 
 	if err != nil {
 		noteUnknown(systemQoS, err)
 	}
-	k.pools(reserved, system, isExclusive(annotations[systemQoS]))
+	k.setPools(reserved, system, isExclusive(annotations[systemQoS]))
 	for key, pool := range map[string]string{sharedPools: "shared", batchPools: "reclaimed"} {
 		cpus, err := poolOf(annotations[key])
 		switch {
@@ -119,9 +119,9 @@ func poolOf(text string) (string, error) {
 	return strings.Join(lists, ","), nil
 }
 
-// pools sets pools.system to the CPUs of system, and pools.reserved to the CPUs of reserved. If exclusive is true, the
-// CPUs of system are also in pools.reserved. A key without CPUs is not set.
-func (k configKeys) pools(reserved, system string, exclusive bool) {
+// setPools sets the key pools.system to the list of CPUs in the parameter system, and pools.reserved to the list in
+// reserved. If exclusive is true, pools.reserved also gets the CPUs in system. A key without CPUs is not set.
+func (k configKeys) setPools(reserved, system string, exclusive bool) {
 	if system != "" {
 		k.set(system, "pools", "system")
 		if exclusive {

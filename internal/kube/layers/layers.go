@@ -23,14 +23,14 @@ import (
 // writes one after the other, and onChange must get both changes in one call.
 const debounce = 300 * time.Millisecond
 
-// NodeLayers is the configuration for this node from objects of the API server.
+// NodeLayers is the configuration for this node from objects of the API server, as layers.
 type NodeLayers struct {
-	// Layers has the layers, the lowest first.
+	// Layers has the layers. A later layer has priority over an earlier one.
 	Layers []config.Layer
 	// Err is why the agent cannot use the layers, a *configmaps.Refusal; nil if it can.
 	Err error
-	// NotUnderstood lists the objects of other node agents, such as Koordinator, and the settings in these objects,
-	// that are for this node but have no effect in Trimtab.
+	// NotUnderstood lists objects for this node that have no effect in Trimtab. They are objects of other node agents,
+	// such as Koordinator. If only some settings of an object have no effect, NotUnderstood lists these settings.
 	NotUnderstood []string
 }
 
@@ -181,7 +181,7 @@ type resourceWatch struct {
 
 // Run watches the resource until ctx ends.
 func (f resourceWatch) Run(ctx context.Context) {
-	f.selection.Note = func(err error) {
+	f.selection.OnResult = func(err error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.lastErrs[f.resource] = err
@@ -189,8 +189,8 @@ func (f resourceWatch) Run(ctx context.Context) {
 	f.client.ListAndWatch(ctx, f.selection, f)
 }
 
-// All replaces all stored objects of the resource by the server's list. It implements kube.Handler.
-func (f resourceWatch) All(objects []*unstructured.Unstructured) {
+// Listed replaces all stored objects of the resource by the server's list. It implements kube.Handler.
+func (f resourceWatch) Listed(objects []*unstructured.Unstructured) {
 	f.changeAndWake(func() {
 		f.listed[f.resource] = true
 		if f.resource == configMapResource {

@@ -30,7 +30,8 @@ const (
 	ofNRIPlugins  = "nri-plugins"
 )
 
-// topologyResource is the resource NodeResourceTopology. Trimtab itself may also write its objects.
+// topologyResource is the resource NodeResourceTopology. Trimtab reads objects of this resource, and can also write
+// them.
 const topologyResource = "noderesourcetopologies"
 
 // othersOf returns the resources of the agents in alsoRead.

@@ -32,7 +32,7 @@ type Store struct {
 	mu      sync.Mutex // guards the fields below
 	labels  Labels
 	read    bool          // the labels come from the API server and not from the file
-	changed chan struct{} // tells Service.Run that labels changed; of capacity 1, and nil before Run waits for it
+	changed chan struct{} // tells Service.Run that labels changed; of capacity 1, and nil until Run receives from it
 }
 
 // Load reads the labels that an earlier agent stored in the file. It ignores invalid content.
@@ -55,8 +55,8 @@ func (s *Store) Labels() Labels {
 	return maps.Clone(s.labels)
 }
 
-// All replaces all labels by the labels of the listed namespaces. It implements kube.Handler.
-func (s *Store) All(all []*unstructured.Unstructured) {
+// Listed replaces all labels by the labels of the listed namespaces. It implements kube.Handler.
+func (s *Store) Listed(all []*unstructured.Unstructured) {
 	l := make(Labels, len(all))
 	for _, o := range all {
 		l[o.GetName()] = o.GetLabels()
@@ -102,7 +102,7 @@ type Service struct {
 	Save func([]byte) error
 
 	mu      sync.Mutex // guards the fields below
-	lastErr error
+	lastErr error      // the error of the last attempt to apply or save the labels; nil if it succeeded
 }
 
 const (
@@ -112,6 +112,7 @@ const (
 	debounce = 500 * time.Millisecond
 )
 
+// resource is the API resource that the service lists and watches.
 var resource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
 // Run waits until NeedsLabels returns true. Then it reads the labels until ctx ends.

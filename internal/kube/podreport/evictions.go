@@ -65,13 +65,13 @@ func (e *Evictions) Run(ctx context.Context) {
 	})
 }
 
-// countRefusals counts the refusals in new events of the journal, and deletes those of pods without a refusal since
-// forgetAfter.
+// countRefusals counts the refusals in new events of the journal. It deletes the counts of pods whose last refusal was
+// longer ago than forgetAfter.
 func (e *Evictions) countRefusals(journal []api.Event) {
 	var now time.Time
 	for i := range journal {
 		now = journal[i].Time
-		about, ok := aboutEvent(&journal[i])
+		about, ok := podOfEvent(&journal[i])
 		if !ok || !journal[i].Unaligned {
 			continue
 		}
@@ -80,7 +80,7 @@ func (e *Evictions) countRefusals(journal []api.Event) {
 			r = &refusals{}
 			e.refused[about] = r
 		}
-		r.count, r.last, r.isNew, r.reason = r.count+1, now, true, inContainer(journal[i].Container)+journal[i].Rejected
+		r.count, r.last, r.isNew, r.reason = r.count+1, now, true, containerPrefix(journal[i].Container)+journal[i].Rejected
 	}
 	for about, r := range e.refused {
 		if now.Sub(r.last) > forgetAfter {
@@ -98,7 +98,7 @@ func (e *Evictions) evict(ctx context.Context, about events.About, r *refusals) 
 		"deleteOptions": map[string]any{"preconditions": map[string]any{"uid": about.UID}},
 	}}
 	_, err := e.client.Dynamic.Resource(pods).Namespace(about.Namespace).Create(ctx, body, metav1.CreateOptions{}, "eviction")
-	e.client.Note(err)
+	e.client.RecordResult(err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err = err; err != nil && !kerrors.IsNotFound(err) { // a pod that does not exist needs no eviction

@@ -16,9 +16,11 @@ type Node interface {
 }
 
 const (
-	// debounce is the pause between a new event and the next call of read, because one pod causes several events.
+	// debounce is the pause of watch between a new event and the next call of its function read, because one pod causes
+	// several events.
 	debounce = 3 * time.Second
-	// sweepInterval is how often read is called without a new event, because values can change without an event.
+	// sweepInterval is how often watch calls its function read without a new event, because values can change without
+	// an event.
 	sweepInterval = time.Minute
 )
 

@@ -22,6 +22,7 @@ import (
 // PlacementAnnotation is the key of the annotation with a pod's placement.
 const PlacementAnnotation = "trimtab.io/placement"
 
+// pods names the resource of Pod objects for requests to the API server.
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
 // placementAnnotation is the value of the annotation PlacementAnnotation.
@@ -30,6 +31,7 @@ type placementAnnotation struct {
 	Containers map[string]containerPlacement `json:"containers"` // by container name
 }
 
+// containerPlacement has the CPUs and memory nodes of one container.
 type containerPlacement struct {
 	CPUs      string `json:"cpus"`                // a kernel list
 	Mems      string `json:"mems,omitempty"`      // a kernel list of memory nodes; "" if none are set
@@ -49,11 +51,12 @@ type Placements struct {
 	writeCount uint64               // the number of successful writes
 	refused    uint64               // the number of writes that the API server refused permanently
 	lastErr    error                // the error of the last write; nil if it succeeded
-	// failures counts the failed writes that the service repeats later.
+	// failures counts the failed writes that Run repeats later.
 	failures uint64
 }
 
-// NewPlacements makes a Placements. When released returns true, it removes the annotations.
+// NewPlacements makes a Placements. If the function released returns true, the Placements removes the annotations in
+// place of writing them.
 func NewPlacements(n Node, c *kube.Client, released func() bool) *Placements {
 	return &Placements{node: n, client: c, released: released, Debounce: batchTime, written: map[types.UID]string{}}
 }
@@ -67,7 +70,7 @@ func (p *Placements) Run(ctx context.Context) {
 	watch(ctx, p.node, p.Debounce, func([]api.Event, uint64) { _ = p.writeAll(ctx) })
 }
 
-// Release removes the annotations now, if the agent was released.
+// Release removes the annotations now, if `trimtab release` has restored the node.
 func (p *Placements) Release(ctx context.Context) error {
 	if !p.released() {
 		return nil
@@ -99,7 +102,8 @@ func (p *Placements) writeAll(ctx context.Context) error {
 	return nil
 }
 
-// forgetEnded deletes pods from written that have ended. live has the UIDs of all other pods.
+// forgetEnded deletes the entries of ended pods from the map written. live has the UIDs of all pods that have not
+// ended.
 func (p *Placements) forgetEnded(live map[types.UID]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,7 +141,7 @@ func (p *Placements) write(ctx context.Context, s *nodeview.PodState) error {
 		return err
 	}
 	_, err = p.client.Dynamic.Resource(pods).Namespace(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, body, metav1.PatchOptions{})
-	p.client.Note(err)
+	p.client.RecordResult(err)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastErr = err

@@ -18,7 +18,8 @@ import (
 type Recorder interface {
 	// Warn creates a warning event about an object.
 	Warn(about events.About, reason events.Reason, text string)
-	// AddLost counts n events that cannot be created, because the journal has dropped them.
+	// AddLost counts n events of the node's journal that the journal dropped before they were read. No Kubernetes
+	// events can be created for them.
 	AddLost(n uint64)
 }
 
@@ -51,8 +52,8 @@ func (f podTexts) add(r events.Reason, text string) {
 	}
 }
 
-// recordNew creates events for the problems that are new in the journal and in the state of each pod. lost is the number
-// of events that the journal has dropped.
+// recordNew creates Kubernetes events for new problems: those in the given events of the journal, and those in the
+// state of each pod. lost is the number of events that the journal dropped before they were read.
 func (t *ProblemEvents) recordNew(journal []api.Event, lost uint64) {
 	if lost > 0 {
 		t.recorder.AddLost(lost)
@@ -65,7 +66,7 @@ func (t *ProblemEvents) recordNew(journal []api.Event, lost uint64) {
 		return all[about]
 	}
 	for i := range journal {
-		if about, ok := aboutEvent(&journal[i]); ok {
+		if about, ok := podOfEvent(&journal[i]); ok {
 			addEventProblems(textsAbout(about), &journal[i])
 		}
 	}
@@ -77,8 +78,8 @@ func (t *ProblemEvents) recordNew(journal []api.Event, lost uint64) {
 	for about, f := range all {
 		t.record(about, f)
 	}
-	// Forget the texts of ended pods. A pod whose container was rejected may be forgotten, too: its next rejection then
-	// creates an event again.
+	// Forget the texts of ended pods. This possibly also forgets a pod whose container was rejected: the next rejection
+	// then creates an event again.
 	maps.DeleteFunc(t.recorded, func(about events.About, _ map[events.Reason][]string) bool { return all[about] == nil })
 }
 
@@ -122,17 +123,17 @@ func eventMessage(about events.About, texts []string) string {
 	return out
 }
 
-// aboutEvent returns the pod of a journal event; false if the event has no pod.
-func aboutEvent(e *api.Event) (events.About, bool) {
+// podOfEvent returns the pod of a journal event; false if the event has no pod.
+func podOfEvent(e *api.Event) (events.About, bool) {
 	namespace, name, ok := strings.Cut(e.Pod, "/")
 	return events.About{Kind: "Pod", Namespace: namespace, Name: name, UID: e.PodUID}, ok && e.PodUID != ""
 }
 
 // addEventProblems adds the problems of one journal event. They are read from the event, because the state of the pod
-// may no longer have them.
+// possibly does not have them any more.
 func addEventProblems(f podTexts, e *api.Event) {
 	if e.Rejected != "" {
-		f.add(events.ContainerRejected, inContainer(e.Container)+e.Rejected)
+		f.add(events.ContainerRejected, containerPrefix(e.Container)+e.Rejected)
 	}
 	for _, p := range e.Problems {
 		f.add(reasonOf(p), problemText(p))
@@ -146,7 +147,7 @@ func addStateProblems(f podTexts, s *nodeview.PodState) {
 	}
 	for _, m := range s.Missing {
 		if reason, ok := missingReasons[m.Reason]; ok {
-			f.add(reason, inContainer(m.Container)+m.Setting+" is not in force: "+m.Note)
+			f.add(reason, containerPrefix(m.Container)+m.Setting+" is not in force: "+m.Note)
 		}
 	}
 }
@@ -188,8 +189,8 @@ func problemText(p lifecycle.Problem) string {
 	return p.String() + "; " + p.Then
 }
 
-// inContainer returns the beginning of a text about a container; "" for a text about the whole pod.
-func inContainer(container string) string {
+// containerPrefix returns the beginning of a text about a container; "" for a text about the whole pod.
+func containerPrefix(container string) string {
 	if container == "" {
 		return ""
 	}

@@ -62,8 +62,8 @@ func selectNested(live any, wish map[string]any) any {
 	return out
 }
 
-// selectWhole returns the values of live whose keys are also in wish, with all their content. Only the keys of the first
-// level are compared, because other programs may own other fields of the same status.
+// selectWhole returns the values of live whose keys are also in wish, with all their content. Only the keys of the
+// first level are compared, because other programs can own other fields of the same status.
 func selectWhole(live any, wish map[string]any) any {
 	l, ok := live.(map[string]any)
 	if !ok {
@@ -78,7 +78,7 @@ func selectWhole(live any, wish map[string]any) any {
 	return out
 }
 
-// equalFields compares fields by their JSON texts, because equal numbers may have different Go types.
+// equalFields compares fields by their JSON texts, because equal numbers can have different Go types.
 func equalFields(a, b map[string]any) bool {
 	x, err := json.Marshal(a)
 	if err != nil {
@@ -88,7 +88,8 @@ func equalFields(a, b map[string]any) bool {
 	return err == nil && string(x) == string(y)
 }
 
-// missingFields names the fields of desired that the server did not store: written lacks them.
+// missingFields names the fields that the agent sent (desired) but that the server's answer (written) lacks, because
+// the server did not store them.
 func missingFields(written, desired map[string]any) string {
 	var out []string
 	for key, v := range desired {
@@ -150,7 +151,7 @@ func owns(m metav1.ManagedFieldsEntry, field string) bool {
 	return true
 }
 
-// otherVersionWriters names the programs that wrote an object in another API version than this one.
+// otherVersionWriters names the programs that wrote an object in another API version than the given version.
 func otherVersionWriters(o *unstructured.Unstructured, version string) string {
 	var out []string
 	for _, m := range o.GetManagedFields() {
@@ -161,7 +162,8 @@ func otherVersionWriters(o *unstructured.Unstructured, version string) string {
 	return strings.Join(out, ", ")
 }
 
-// conflictOwner names the program that owns a field, if an apply failed because of this. It returns "" for other errors.
+// conflictOwner names the program that owns a field, if err says that a server-side apply failed because of a conflict
+// with this program. For other errors, it returns "".
 func conflictOwner(err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) || status.Status().Details == nil {

@@ -25,8 +25,8 @@ func (p *Publisher) updateRow(change func(*api.ClusterPart)) {
 	change(&p.row)
 }
 
-// setState sets the state of the report in the row for status. why is the reason why the report is not up to date; nil
-// if it is. setState logs the reason if it has changed.
+// setState sets the state of the report, which the status shows in a row. why is the reason why the report is not up to
+// date; nil if the report is up to date. If the reason has changed, setState logs it.
 func (p *Publisher) setState(state string, why error) {
 	p.mu.Lock()
 	before := p.row.Error
@@ -83,7 +83,7 @@ func (p *Publisher) noteMissingKind(ctx context.Context) (next time.Duration, wa
 	case len(versions) == 0:
 		p.setState("not written", fmt.Errorf("the cluster has no CustomResourceDefinition %s.%s; install it, or disable the report", r.Resource, r.Group))
 	case slices.Contains(versions, r.Version):
-		p.setState("not written", fmt.Errorf("the group %s has no %s; install its CustomResourceDefinition, or disable the report", r.GroupVersion(), r.Resource))
+		p.setState("not written", fmt.Errorf("the API version %s has no resource %s; install the resource's CustomResourceDefinition, or disable the report", r.GroupVersion(), r.Resource))
 	default:
 		p.setState("not written", fmt.Errorf("the CustomResourceDefinition %s.%s serves only %s, but the agent needs %s; install a newer CustomResourceDefinition", r.Resource, r.Group, strings.Join(versions, ", "), r.Version))
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/trimtab/trimtab/internal/sleep"
 )
 
-// status is the name of the field and of the subresource.
+// status is the name of the object's field status, and of the subresource status.
 const status = "status"
 
 // FieldManager is the name of Trimtab's field manager in server-side apply.
@@ -36,8 +36,8 @@ type Report struct {
 	// Key is a field, such as zones or status.topologyZone. If another program owns this field, the publisher does not
 	// write the object.
 	Key string
-	// Status means that the CRD has the subresource status. The publisher then writes the field status with it.
-	Status bool
+	// HasStatusSubresource means that the CRD has the subresource status. The publisher then writes the field status with it.
+	HasStatusSubresource bool
 	// NewerField is a field that an older API version of the object lacks. If a program updates the object in the older
 	// version, the API server removes the field. "" means that there is no such field.
 	NewerField string
@@ -45,15 +45,15 @@ type Report struct {
 	// uses only its labels.
 	Make func() (annotations map[string]string, fields map[string]any)
 	// The publisher calls Read with the object each time it has read the object. Read may be nil.
-	Read func(*unstructured.Unstructured)
+	OnRead func(*unstructured.Unstructured)
 	// The publisher calls Node with the labels of the Node, before the first call of Make and then every CheckInterval.
-	// Node may be nil.
-	Node func(labels map[string]string)
+	// OnNodeLabels may be nil.
+	OnNodeLabels func(labels map[string]string)
 	// Note returns which data the object should have and lacks, and why; "" if it lacks nothing. Note may be nil.
 	Note func() string
-	// Ready returns why the agent has nothing to report yet; nil if it has.
+	// Ready returns the reason why the agent has nothing to report yet; nil if the agent has something to report.
 	Ready func() error
-	// Changed returns a channel that is closed when Make may return something new.
+	// Changed returns a channel that is closed when Make possibly returns something new.
 	Changed func() <-chan struct{}
 }
 
@@ -75,9 +75,9 @@ type Pace struct {
 const (
 	debounce       = 200 * time.Millisecond // the shortest pause after a change, because changes come in groups
 	requestTimeout = 30 * time.Second       // the time limit for the requests of one reconcile
-	// recompute is how often the publisher calls Make without a notification, because some changes have none, such as
+	// recomputeInterval is how often the publisher calls Make without a notification, because some changes have none, such as
 	// those of a device plugin. The publisher sends a request only if the result is new.
-	recompute = time.Minute
+	recomputeInterval = time.Minute
 )
 
 // withDefaults returns p with the defaults in place of fields that are not positive.
@@ -164,7 +164,7 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bo
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	due := p.lastWrite == nil || time.Since(p.lastWrite.writtenAt) >= p.pace.CheckInterval
-	if p.uid == "" || due && p.report.Node != nil {
+	if p.uid == "" || due && p.report.OnNodeLabels != nil {
 		if err := p.findNode(ctx); err != nil {
 			return p.noteFailure("read the Node "+p.client.Node, err)
 		}
@@ -177,7 +177,7 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bo
 	desired := string(text)
 	if s := p.lastWrite; s != nil && s.desired == desired && !due {
 		p.updateRow(func(r *api.ClusterPart) { r.Skipped++ })
-		return min(time.Until(s.writtenAt.Add(p.pace.CheckInterval)), recompute), true
+		return min(time.Until(s.writtenAt.Add(p.pace.CheckInterval)), recomputeInterval), true
 	}
 	object := p.object(annotations, fields)
 	if p.lastWrite != nil && !due && p.lastWrite.live != nil {
@@ -190,11 +190,11 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bo
 	if next, done := p.readObject(ctx, object, desired); done {
 		return next, p.failures == 0 && p.lastWrite != nil
 	}
-	if p.uid == "" { // readObject found no object, so the Node may be a new one: read its UID first
+	if p.uid == "" { // readObject found no object, so the Node is possibly a new Node with the same name: read its UID first
 		return p.pace.Retry, false
 	}
 	if p.lastWrite != nil {
-		p.lastWrite.live = nil // no check of the version: the object was read just now, and forgetVersions may have changed it
+		p.lastWrite.live = nil // the next write must not check the resourceVersion: the object was read just now, and forgetVersions has possibly changed it
 	}
 	next, wakes, _ = p.apply(ctx, object, desired)
 	return next, wakes
@@ -203,12 +203,12 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bo
 // findNode reads the Node: its UID for the object's owner reference, and its labels for Report.Node.
 func (p *Publisher) findNode(ctx context.Context) error {
 	node, err := p.client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).Get(ctx, p.client.Node, metav1.GetOptions{})
-	p.client.Note(err)
+	p.client.RecordResult(err)
 	if err != nil {
 		return err
 	}
-	if p.uid = string(node.GetUID()); p.report.Node != nil {
-		p.report.Node(node.GetLabels())
+	if p.uid = string(node.GetUID()); p.report.OnNodeLabels != nil {
+		p.report.OnNodeLabels(node.GetLabels())
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ func (p *Publisher) object(annotations map[string]string, fields map[string]any)
 // readObject reads the object. done means that the publisher must not write the object now, and next is the pause.
 func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstructured, desired string) (next time.Duration, done bool) {
 	live, err := p.client.Dynamic.Resource(p.report.Resource).Get(ctx, p.client.Node, metav1.GetOptions{})
-	p.client.Note(err)
+	p.client.RecordResult(err)
 	if p.found = live; err != nil {
 		p.found = nil
 	}
@@ -253,8 +253,8 @@ func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstruc
 		next, _ = p.noteFailure("read the object", err)
 		return next, true
 	}
-	if p.report.Read != nil {
-		p.report.Read(live)
+	if p.report.OnRead != nil {
+		p.report.OnRead(live)
 	}
 	if other := otherWriter(live, p.report.Key); other != "" {
 		next, _ = p.noteCeded(other)
@@ -270,7 +270,7 @@ func (p *Publisher) readObject(ctx context.Context, object *unstructured.Unstruc
 	}
 	if _, has := live.Object[p.report.NewerField]; p.report.NewerField != "" && !has && ownsKey(live, p.report.Key) {
 		p.lostField = fmt.Sprintf("; the field %s had been removed by an update in an older API version (programs that use other versions: %s)", p.report.NewerField, otherVersionWriters(live, p.report.Resource.Version))
-		p.log.Warn("an update in an older API version of an object removed a field of the agent; the agent writes the field again", logkey.Kind, p.report.Kind,
+		p.log.Warn("another program updated an object through an older API version, and this removed a field that the agent writes; the agent writes the field again", logkey.Kind, p.report.Kind,
 			logkey.Field, p.report.NewerField, logkey.Reason, strings.TrimPrefix(p.lostField, "; "))
 	}
 	if err := p.forgetVersions(ctx, live); err != nil {
@@ -293,7 +293,7 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 	}
 	live.SetManagedFields(kept)
 	_, err := p.client.Dynamic.Resource(p.report.Resource).Update(ctx, live, metav1.UpdateOptions{FieldManager: FieldManager})
-	p.client.Note(err)
+	p.client.RecordResult(err)
 	return err
 }
 
@@ -301,7 +301,7 @@ func (p *Publisher) forgetVersions(ctx context.Context, live *unstructured.Unstr
 // stale means that the object has changed since the publisher last read or wrote it, so the caller must read it.
 func (p *Publisher) apply(ctx context.Context, object *unstructured.Unstructured, desired string) (next time.Duration, wakes, stale bool) {
 	live, err := p.write(ctx, object)
-	p.client.Note(err)
+	p.client.RecordResult(err)
 	other := conflictOwner(err)
 	switch {
 	case other != "":
@@ -337,7 +337,7 @@ func (p *Publisher) storeApplied(object, live *unstructured.Unstructured, desire
 // applies only the status.
 func (p *Publisher) write(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	objects, options := p.client.Dynamic.Resource(p.report.Resource), metav1.ApplyOptions{FieldManager: FieldManager}
-	if !p.report.Status {
+	if !p.report.HasStatusSubresource {
 		return objects.Apply(ctx, p.client.Node, p.withVersion(object), options)
 	}
 	if p.found == nil {
@@ -369,7 +369,7 @@ func (p *Publisher) withVersion(object *unstructured.Unstructured) *unstructured
 // objectForUpdate returns the fields that the agent writes if the object exists. If the status is a subresource, this is
 // only the status.
 func (p *Publisher) objectForUpdate(object *unstructured.Unstructured) *unstructured.Unstructured {
-	if !p.report.Status {
+	if !p.report.HasStatusSubresource {
 		return object
 	}
 	below := &unstructured.Unstructured{Object: map[string]any{status: object.Object[status]}}

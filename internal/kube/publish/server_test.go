@@ -189,7 +189,7 @@ func TestDueAfterWrites(t *testing.T) {
 func TestNodeLabels(t *testing.T) {
 	var labels map[string]string
 	r := Report{
-		Node: func(l map[string]string) { labels = l },
+		OnNodeLabels: func(l map[string]string) { labels = l },
 		Make: func() (map[string]string, map[string]any) {
 			return nil, map[string]any{"value": labels["size"], "metadata": map[string]any{"labels": map[string]any{"model": "m"}}}
 		},

@@ -21,8 +21,8 @@ func (p *Policy) preservedBy(s placement.Subject, who Subject) string {
 }
 
 // typeOf returns the type of a container's balloon, and the annotation or configuration key that determined the type.
-// It is the type that the pod's annotation names, or else the first type that matches the container, or else the type
-// default. If the type that the annotation names does not exist, the last result has a problem.
+// If the pod's annotation names a type, it is that type. Otherwise it is the first type that matches the container, or
+// else the type with the name "default". If the type in the annotation does not exist, the last result has a problem.
 func (p *Policy) typeOf(s placement.Subject, who Subject) (t *TypeOptions, from string, wrong []lifecycle.Problem) {
 	if asked := s.Intent.Balloon.V.Of(s.Name); asked.IsSet() {
 		if t = p.typeNamed(asked.V); t != nil {
@@ -41,8 +41,9 @@ func (p *Policy) typeOf(s placement.Subject, who Subject) (t *TypeOptions, from 
 	return p.typeNamed(defaultType), "placement.balloons." + defaultType, wrong
 }
 
-// BalloonOf returns the name of the balloon with index nth of the type that the container's balloon has. It returns ""
-// if the container is kept out of balloons, or if the type may not have so many balloons.
+// BalloonOf returns the name of a balloon of the container's balloon type. The parameter nth is the index of the
+// balloon among the balloons of this type. BalloonOf returns "" if the container must not be in a balloon, or if nth
+// exceeds the type's limit maxBalloons.
 func (p *Policy) BalloonOf(s placement.Subject, nth int) string {
 	who := Subject{Pod: s.Pod, QoS: s.Intent.QoS.String(), Name: s.Name}
 	if p.preservedBy(s, who) != "" {
@@ -55,7 +56,7 @@ func (p *Policy) BalloonOf(s placement.Subject, nth int) string {
 	return t.balloonName(nth)
 }
 
-// threadsOf returns on which hyperthreads of its balloon a container runs, by the pod's annotation.
+// threadsOf returns which hyperthreads of its balloon a container may use, as the pod's annotation requests.
 func threadsOf(s placement.Subject) placement.Threads {
 	switch asked := s.Intent.HideThreads.V.Of(s.Name); {
 	case !asked.IsSet():

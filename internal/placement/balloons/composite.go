@@ -11,23 +11,24 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// balancedComponents is a value of componentCreation. With this value, a composite balloon has only one component: of
-// the component type that has the fewest balloons. Such a composite is called balanced.
+// balancedComponents is a value of the key componentCreation of a composite type, a balloon type that consists of
+// component types. With this value, a balloon has only one component: of the component type that has the fewest
+// balloons. Such a composite balloon is called balanced.
 const balancedComponents = "balance-balloons"
 
 // balloonPart is a part of a balloon that gets CPUs: the whole balloon, or one component of a composite balloon.
 type balloonPart struct {
-	name        string // the name of the balloon, or the result of partName for a component
+	name        string // the name of the balloon; for a component, the name that partName makes, such as type[0]/1
 	balloonType *TypeOptions
 	size        int          // the number of CPUs that the part should have
 	cpus        topology.Set // the CPUs that the part has so far
-	// devices are the CPU requests of the balloon's containers that have devices, with the CPUs near the devices. The
-	// devices that the type prefers most come first.
+	// devices are the CPU requests of those containers of the balloon that use devices. Each entry also has the CPUs
+	// near the devices. The entries for devices that the type prefers most come first.
 	devices []placement.DeviceNeed
 }
 
-// leafTypesOf returns the types without components of which a type consists: the type itself, or the types of
-// its components and of their components.
+// leafTypesOf returns the simple types, which have no components, of which type t consists. If t has no components, it
+// returns t. Otherwise it returns the simple types of all components of t.
 func leafTypesOf(types []TypeOptions, t *TypeOptions) (all []*TypeOptions) {
 	if len(t.Components) == 0 {
 		return []*TypeOptions{t}
@@ -40,8 +41,8 @@ func leafTypesOf(types []TypeOptions, t *TypeOptions) (all []*TypeOptions) {
 	return all
 }
 
-// componentSizes returns the number of CPUs of each component of a composite balloon whose containers request milli
-// milli-CPUs in all. If used is true, the balloon has containers.
+// componentSizes returns the number of CPUs of each component of a composite balloon. The parameter milli is the sum of
+// the CPU requests of the balloon's containers, in milli-CPUs. If used is true, the balloon has containers.
 func componentSizes(t *TypeOptions, leaves []*TypeOptions, milli int64, used bool) (sizes []int) {
 	n := len(leaves)
 	share := (milli + int64(n) - 1) / int64(n)
@@ -55,8 +56,8 @@ func componentSizes(t *TypeOptions, leaves []*TypeOptions, milli int64, used boo
 	return sizes
 }
 
-// leafTypes returns the types without components of which a balloon of type t consists. For a balanced composite it
-// returns only the first of these types, because such a balloon has one component.
+// leafTypes returns the simple types, which have no components, of which a balloon of type t consists. For a balanced
+// composite it returns only the first of these types, because such a balloon has one component.
 func (p *Policy) leafTypes(t *TypeOptions) []*TypeOptions {
 	all := p.partTypes[t.Name]
 	if t.ComponentCreation == balancedComponents && len(all) > 1 {
@@ -65,8 +66,8 @@ func (p *Policy) leafTypes(t *TypeOptions) []*TypeOptions {
 	return all
 }
 
-// sizeOf returns how many CPUs a balloon of type t has if its containers request milli milli-CPUs in all. If used is
-// true, the balloon has containers.
+// sizeOf returns how many CPUs a balloon of type t has. The parameter milli is the sum of the CPU requests of the
+// balloon's containers, in milli-CPUs. If used is true, the balloon has containers.
 func (p *Policy) sizeOf(t *TypeOptions, milli int64, used bool) (n int) {
 	if len(t.Components) == 0 {
 		return t.size(milli, used)
@@ -88,8 +89,9 @@ func (p *Policy) maxCPUsOf(t *TypeOptions) (n int) {
 	return min(n, t.maxCPUs())
 }
 
-// partsOf makes the parts of a balloon, and adds them to counts, which has the number of balloons and components by
-// type. A balanced composite that has no component yet gets a component of the type with the fewest balloons.
+// partsOf makes the parts of a balloon. A balanced composite that has no component yet gets a component of the type
+// with the fewest balloons. The map counts has the number of balloons and components by type; partsOf adds the new
+// parts.
 func (p *Policy) partsOf(w placement.PoolID, t *TypeOptions, needs placement.Needs, had placement.Balloons, counts map[string]int) (parts []balloonPart) {
 	need, used := needs.OfPool(w)
 	milli := need.MilliCPUs
@@ -123,8 +125,8 @@ func (p *Policy) choosesComponent(w placement.PoolID, t *TypeOptions, had placem
 	return true
 }
 
-// leastUsedComponent returns the index of the component of a balanced composite. If the composite has a component, it
-// is this component; otherwise it is the component whose type has the fewest balloons.
+// leastUsedComponent returns the index of the component that a balanced composite balloon has. If the balloon has no
+// component yet, leastUsedComponent returns the index of the component type that has the fewest balloons.
 func (p *Policy) leastUsedComponent(w placement.PoolID, leaves []*TypeOptions, had placement.Balloons, counts map[string]int) (best int) {
 	b := had.ByName(w.Name)
 	for i := range leaves {

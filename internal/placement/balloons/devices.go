@@ -115,7 +115,9 @@ func (h hints) withAvoided(avoided []topology.Set) hints {
 	return h
 }
 
-// apply returns the CPUs of the set candidates that the hints leave for a choice of n CPUs (nri-plugins, cputree.go).
+// apply applies the hints to a choice of n CPUs: from candidates it removes the CPUs that are not preferred or that
+// should be avoided. It skips a hint that would leave fewer than n CPUs. The rules are those of nri-plugins,
+// cputree.go.
 func (h *hints) apply(candidates topology.Set, n int) topology.Set {
 	for _, preferred := range h.preferredCPUs {
 		if some := candidates.And(preferred.cpus); some.Len() >= n {

@@ -111,8 +111,8 @@ func (p *Policy) matchingDevices(entry string, s placement.Subject) (all []place
 	return all
 }
 
-// devicesOf returns the device needs of a part of type t. Each is the balloon's device need divided by its number of
-// parts. The devices that the type prefers most come first.
+// devicesOf returns the requests of the balloon's containers that have devices which type t prefers. Each request is
+// divided by the number of the balloon's parts. The requests for the devices that the type prefers most come first.
 func devicesOf(t *TypeOptions, need *placement.Need, parts int) (all []placement.DeviceNeed) {
 	for _, pattern := range devicePatterns([]*TypeOptions{t}) {
 		for _, d := range need.Devices {
@@ -125,8 +125,9 @@ func devicesOf(t *TypeOptions, need *placement.Need, parts int) (all []placement
 	return all
 }
 
-// pick chooses n CPUs of the set candidates for a part of a balloon that already has the CPUs in ownCPUs. First it
-// chooses CPUs near devices, as many as the containers with these devices request, and then other CPUs.
+// pick chooses n CPUs from candidates for a part of a balloon. The balloon already has the CPUs in ownCPUs. For the
+// containers with devices, pick first chooses as many CPUs near these devices as the containers request. Then it
+// chooses other CPUs. If possible, it does not choose CPUs of the sets in avoided.
 func (p *Policy) pick(s *balloonPart, n int, candidates, ownCPUs topology.Set, avoided []topology.Set, prefers Preference) (got topology.Set) {
 	h := p.hints[s.balloonType.Name].withAvoided(avoided)
 	more := func(n int, first *placement.DeviceNeed) {
@@ -145,9 +146,9 @@ func (p *Policy) pick(s *balloonPart, n int, candidates, ownCPUs topology.Set, a
 	return got
 }
 
-// withDevices returns a copy of the hints. It adds to the hint of each pattern the CPUs near the devices that match the
-// pattern. If the parameter only is not nil, the hint of its pattern gets no CPUs near other devices than those of
-// only.
+// withDevices returns a copy of the hints with more preferred CPUs. A hint with a pattern gets the CPUs near all
+// devices that match the pattern. If the parameter only is not nil, the hint with the pattern of only gets just the
+// CPUs of only.
 func (h hints) withDevices(all []placement.DeviceNeed, only *placement.DeviceNeed) hints {
 	if len(all) == 0 {
 		return h

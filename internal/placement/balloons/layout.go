@@ -21,9 +21,9 @@ func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.L
 	}
 	w := layoutRun{policy: p, layout: l, previous: before.Balloons}
 	if before.Policy == placement.Policy(p) && before.Pools == *pools && before.Demand.OwnedCPUs == d.OwnedCPUs {
-		w.layoutChanged(before)
+		w.addChangedPending(before)
 	} else {
-		w.layoutAll()
+		w.addAllPending()
 	}
 	w.sortAndDivide()
 	w.assignCPUs()
@@ -49,8 +49,8 @@ type sizedBalloon struct {
 	cpus        topology.Set // the CPUs of all parts
 }
 
-// layoutAll puts all balloons into w.pending.
-func (w *layoutRun) layoutAll() {
+// addAllPending puts all balloons into w.pending.
+func (w *layoutRun) addAllPending() {
 	w.layout.Balloons, w.layout.Idle = placement.Balloons{}, w.policy.allCPUs(w.layout)
 	for nth := range w.policy.types {
 		for _, i := range w.requiredIndexes(&w.policy.types[nth]) {
@@ -59,9 +59,9 @@ func (w *layoutRun) layoutAll() {
 	}
 }
 
-// layoutChanged puts into w.pending the balloons whose containers request other CPUs than in the previous layout, and
-// the balloons that lack CPUs. It takes all other balloons from the previous layout.
-func (w *layoutRun) layoutChanged(before *placement.Layout) { //nolint:gocognit // each condition is a reason for a new layout
+// addChangedPending puts into w.pending the balloons whose containers' requests differ from those in the previous layout,
+// and the balloons that lack CPUs. It takes all other balloons from the previous layout.
+func (w *layoutRun) addChangedPending(before *placement.Layout) { //nolint:gocognit // each condition is a reason for a new layout
 	w.layout.Balloons, w.layout.Idle = before.Balloons, before.Idle
 	counted := map[int]bool{}
 	for _, which := range w.layout.Demand.Needs.ChangedSince(before.Demand.Needs) {
@@ -101,8 +101,9 @@ func (w *layoutRun) layoutChanged(before *placement.Layout) { //nolint:gocognit 
 	}
 }
 
-// recountType finds the balloons of a type that begin or end, that become empty, or that get their first container.
-// Types with minBalloons need recountType, because their balloons also exist without containers.
+// recountType handles a change of the balloons of a type with minBalloons; such balloons can exist without containers.
+// It adds the balloons that end to w.removed. To w.pending it adds the balloons that begin, that became empty, or that
+// got their first container.
 func (w *layoutRun) recountType(nth int) {
 	t := &w.policy.types[nth]
 	exist := w.requiredIndexes(t)
@@ -135,14 +136,16 @@ func (w *layoutRun) addPending(nth, index int) {
 	w.appendPending(nth, index)
 }
 
-// appendPending adds a balloon to w.pending. The parameter nth is the index of the balloon's type in Policy.types.
+// appendPending adds a balloon to w.pending, even if it is already there. The parameter nth is the index of the
+// balloon's type in Policy.types.
 func (w *layoutRun) appendPending(nth, index int) {
 	t := &w.policy.types[nth]
 	w.pending = append(w.pending, sizedBalloon{poolID: placement.PoolID{Name: t.balloonName(index)}, balloonType: t, typeIndex: nth, index: index})
 }
 
-// requiredIndexes returns the indexes of the balloons of a type that the layout must have: the balloons with containers, and
-// as many empty balloons as minBalloons requires. Of the empty balloons, it chooses those of the previous layout first.
+// requiredIndexes returns the indexes of the balloons of a type that the layout must have: the balloons with
+// containers, and as many empty balloons as minBalloons requires. Of the empty balloons, it chooses those of the
+// previous layout first.
 func (w *layoutRun) requiredIndexes(t *TypeOptions) (all []int) {
 	for _, of := range w.layout.Demand.Needs {
 		if name, i, ok := splitName(of.PoolID.Name); ok && name == t.Name {

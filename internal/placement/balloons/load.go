@@ -9,11 +9,12 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// loadClass is a load class of a part of a balloon. The containers of the balloon use the cores, or the L2 caches, of
-// the balloon's CPUs heavily.
+// loadClass says what the containers of a balloon, or of a part of a balloon, use heavily: the cores or the L2 caches
+// of its CPUs.
 type loadClass struct {
-	level topology.Level
-	// alsoWithinBalloon means that no two CPUs of the balloon should share a core, or an L2 cache.
+	level topology.Level // CoreLevel for cores, L2Level for L2 caches
+	// alsoWithinBalloon means that no two CPUs of the balloon should share a core (or an L2 cache, if level is the L2
+	// cache).
 	alsoWithinBalloon bool
 }
 
@@ -63,8 +64,9 @@ func (w *layoutRun) previousCPUsToAvoid(b *sizedBalloon, s *balloonPart) (sets [
 	return sets
 }
 
-// loadedCPUs returns the CPUs that share a core or an L2 cache, by level, with a CPU of a balloon that has a
-// load class of this level. It leaves out the balloons for whose names skips returns true.
+// loadedCPUs returns the CPUs near balloons that have a load class of the parameter level. Near means that a CPU shares
+// a core, or an L2 cache, with a CPU of the balloon; level says which of the two. loadedCPUs leaves out the balloons
+// for whose names the function skips returns true.
 func (w *layoutRun) loadedCPUs(level topology.Level, all placement.Balloons, skips func(name string) bool) (cpus topology.Set) {
 	p := w.policy
 	for _, o := range all {
@@ -91,8 +93,8 @@ func (p *Policy) hasLoad(level topology.Level, types ...*TypeOptions) bool {
 	return slices.ContainsFunc(p.loadsOf(types...), func(l loadClass) bool { return l.level == level })
 }
 
-// picksOneByOne reports whether a part must get its CPUs one at a time, because each CPU should avoid the
-// core or L2 cache of the CPUs before.
+// picksOneByOne reports whether a part must get its CPUs one at a time, because each new CPU should avoid the cores or
+// L2 caches of the CPUs that the part already has.
 func (p *Policy) picksOneByOne(b *sizedBalloon, s *balloonPart) bool {
 	return slices.ContainsFunc(p.loadsOf(b.balloonType, s.balloonType), func(l loadClass) bool { return l.alsoWithinBalloon })
 }

@@ -21,12 +21,12 @@ type PolicyOptions struct {
 	PinMemory bool `json:"pinMemory" default:"true"`
 	// Preserve selects containers that are kept out of balloons.
 	Preserve PreserveOptions `json:"preserve"`
-	// SchedulingClasses say how the kernel schedules processes. Types refer to these classes by name.
+	// SchedulingClasses say how the kernel schedules processes. Balloon types refer to these classes by name.
 	SchedulingClasses []class.SchedulingOptions `json:"schedulingClasses"`
-	// LoadClasses say what containers use heavily: cores, or L2 caches. Types refer to these classes by name.
+	// LoadClasses say what containers use heavily: cores, or L2 caches. Balloon types refer to these classes by name.
 	LoadClasses []LoadOptions `json:"loadClasses"`
-	// CPUClasses are settings of the kernel for CPUs, such as frequencies. Types refer to these classes by name. Types
-	// that name no class use the class with the name "default", if there is one.
+	// CPUClasses are settings of the kernel for CPUs, such as frequencies. Balloon types refer to these classes by
+	// name. Balloon types that name no class use the class with the name "default", if there is one.
 	CPUClasses []CPUClassOptions `json:"cpuClasses"`
 	// IdleCPUClass is the name of the CPU class of idle CPUs, which are in no balloon, and which no container owns.
 	// Empty means the class with the name "default", if there is one.

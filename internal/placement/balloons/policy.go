@@ -29,8 +29,9 @@ type Policy struct {
 	// isolated are the isolated CPUs of the machine. usesIsolated reports that a type prefers isolated CPUs.
 	isolated     topology.Set
 	usesIsolated bool
-	// partTypes has the types without components of which balloons consist, by the name of the balloon's type.
-	// hints has the CPUs that balloons of each type should have or avoid, by the type's name.
+	// partTypes has, by the name of a balloon type, the simple types of which a balloon of this type consists. A simple
+	// type has no components. hints has, by the name of a balloon type, the CPUs that its balloons should have or
+	// avoid.
 	partTypes map[string][]*TypeOptions
 	hints     map[string]hints
 	// usesGrantedDevices reports that a type prefers CPUs near devices that the kubelet grants to containers.
@@ -101,8 +102,8 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 		f.group, _ = who.Expand(t.GroupBy)
 	}
 	name, why := "", ""
-	// If the balloons of the container's type had no room when the container was created, the container stays in the
-	// type default, also after a restart of the agent.
+	// Suppose that the balloons of the container's type had no room when the container was created. The container then
+	// stays in a balloon of the type "default", also after a restart of the agent.
 	if had, _, _ := splitName(s.PoolName); had != defaultType || t.Name == defaultType {
 		name, why = f.choose()
 	}
@@ -188,8 +189,8 @@ func (f *balloonChoice) attempts() []func() (string, string) {
 	return append(all, f.mostRoomNow, f.mostRoomInflated, f.emptyOrNew)
 }
 
-// memberships returns the container's memberships in a balloon: by its namespace if the type has
-// preferPerNamespaceBalloon, and by its group if the type has groupBy.
+// memberships returns entries by which later containers find this balloon. One entry has the container's namespace, if
+// the type has preferPerNamespaceBalloon. One entry has the container's group, if the type has groupBy.
 func (f *balloonChoice) memberships(name string) (all []placement.Membership) {
 	if f.balloonType.PreferPerNamespaceBalloon {
 		all = append(all, placement.Membership{Balloon: name, Namespace: f.subject.Pod.Namespace})
@@ -250,7 +251,8 @@ func (f *balloonChoice) sameNamespace() (string, string) {
 	}), "the balloon has containers of the same namespace"
 }
 
-// hasMember reports whether a balloon has a container with the membership.
+// hasMember reports whether a balloon already has a container of a namespace, or of a group. The parameter m names the
+// balloon, and the namespace or the group.
 func (f *balloonChoice) hasMember(m placement.Membership) bool {
 	return f.view.CountMembers != nil && f.view.CountMembers(m) > 0
 }

@@ -64,8 +64,8 @@ func (t *TypeOptions) maxCPUs() int {
 	return t.MaxCPUs
 }
 
-// size returns how many CPUs a balloon of the type has if its containers request milli milli-CPUs in all. If used is
-// true, the balloon has containers.
+// size returns how many CPUs a balloon of the type has. The parameter milli is the sum of the CPU requests of the
+// balloon's containers, in milli-CPUs. If used is true, the balloon has containers.
 func (t *TypeOptions) size(milli int64, used bool) int {
 	n := int(min((milli+milliOfCPU-1)/milliOfCPU, maxCPUs))
 	if used {

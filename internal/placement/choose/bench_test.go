@@ -53,7 +53,7 @@ func BenchmarkBind(b *testing.B) {
 				fastest := make([]time.Duration, len(wants))
 				for i := 0; b.Loop(); i++ {
 					w := &wants[i%len(wants)]
-					q := BindRequest{
+					q := NodeSetRequest{
 						N: 1 + w.N%(m.Nodes[0].CPUs.Len()*5/4), From: w.From, Cores: w.Cores, PreferEmptiest: w.PreferEmptiest, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve,
 					}
 					if i%8 == 7 {
@@ -63,7 +63,7 @@ func BenchmarkBind(b *testing.B) {
 						q.Memory, q.FreeMemory = 48<<30, memory
 					}
 					start := time.Now()
-					_, _, _ = tree.Bind(q)
+					_, _, _ = tree.ChooseNodeSet(q)
 					d := time.Since(start)
 					if f := &fastest[i%len(wants)]; *f == 0 || d < *f {
 						*f = d

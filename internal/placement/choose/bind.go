@@ -8,9 +8,9 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// BindRequest is a request for NUMA nodes that together have enough CPUs.
-type BindRequest struct {
-	// N is the number of CPUs that the nodes must have together; From are the CPUs that may be taken.
+// NodeSetRequest is a request for NUMA nodes that together have enough CPUs.
+type NodeSetRequest struct {
+	// N is the number of CPUs that the nodes must have together. From has the CPUs of which the caller can take N.
 	N    int
 	From topology.Set
 	// AllowedNodes are the ids of the nodes to choose from; nil means all.
@@ -19,24 +19,24 @@ type BindRequest struct {
 	Count int
 	// Even requires the same number of CPUs from each node.
 	Even bool
-	// WholeNodes means that the caller takes all CPUs of the chosen nodes, which may be more than N.
+	// WholeNodes means that the caller takes all CPUs of the chosen nodes, even if they are more than N.
 	WholeNodes bool
-	// Cores says how the threads of a core may be divided.
+	// Cores says whether the caller takes whole cores or single threads of cores.
 	Cores CoreUse
-	// FewestPackages requires that the nodes are in no more packages than N CPUs need.
+	// FewestPackages requires that the nodes are in as few packages (sockets) as N CPUs need at least.
 	FewestPackages bool
-	// PreferEmptiest prefers the nodes with the most CPUs left over.
+	// PreferEmptiest prefers the nodes on which the most CPUs remain free after N CPUs are taken.
 	PreferEmptiest bool
-	// Efficient prefers nodes with efficient cores. Preferences has the preferred CPUs, the most important preference
-	// first.
+	// Efficient prefers nodes with efficient cores. Preferences are further preferences for nodes with certain CPUs,
+	// the most important preference first.
 	Efficient   bool
 	Preferences []Preference
-	// Shared are CPUs of containers that can also run on other CPUs. Nodes with few of them are preferred. Reserve has
-	// the numbers of CPUs that other containers need.
+	// Shared are CPUs of containers that can also run on other CPUs. Nodes with few Shared CPUs are preferred. Reserve
+	// says how many CPUs of a node other containers need, because they cannot run on other nodes.
 	Shared  topology.Set
 	Reserve []NodeReserve
-	// Memory is the number of bytes that should be near the CPUs. FreeMemory is the free memory of each node
-	// in bytes, in the machine's order; nil if unknown.
+	// Memory is the number of bytes that should be near the CPUs. FreeMemory is the free memory of each node in bytes,
+	// in the order of Machine.Nodes; nil if unknown.
 	Memory     uint64
 	FreeMemory []uint64
 	// Near are CPUs whose nodes are preferred to all other nodes, as long as this does not increase the number of
@@ -45,16 +45,16 @@ type BindRequest struct {
 	NearName string
 }
 
-// BindError is the error for a BindRequest that no set of nodes can meet.
-type BindError struct {
-	Want          BindRequest
-	Nodes         int // the number of nodes that may be chosen and have CPUs that may be taken
-	AvailableCPUs int // the number of CPUs that may be taken on all of these nodes
-	MaxOnNode     int // the number of CPUs that may be taken on the node with the most of them
+// NodeSetError is the error for a NodeSetRequest that no set of nodes can meet.
+type NodeSetError struct {
+	Want          NodeSetRequest
+	Nodes         int // the number of nodes in AllowedNodes of which at least one CPU can be taken
+	AvailableCPUs int // the number of CPUs that can be taken on all of these nodes together
+	MaxOnNode     int // the largest number of CPUs that can be taken on one node
 }
 
 // Error says how many CPUs are requested, in which way, and how many are available.
-func (e *BindError) Error() string {
+func (e *NodeSetError) Error() string {
 	w := e.Want
 	how := "as few nodes as possible"
 	if w.Count > 0 {
@@ -72,8 +72,8 @@ func (e *BindError) Error() string {
 		formatCount(w.N, "CPU"), how, e.AvailableCPUs, formatCount(e.Nodes, "NUMA node"), e.MaxOnNode)
 }
 
-// Bind chooses NUMA nodes for a request. It returns their ids, ascending, and the reasons. The error is a *BindError.
-func (t *Tree) Bind(w BindRequest) (ids []int, why []Reason, err error) {
+// ChooseNodeSet chooses NUMA nodes for a request. It returns their ids, ascending, and the reasons. The error is a *NodeSetError.
+func (t *Tree) ChooseNodeSet(w NodeSetRequest) (ids []int, why []Reason, err error) {
 	buffers, _ := t.scratchPool.Get().(*scratch)
 	if buffers == nil {
 		buffers = &scratch{}
@@ -105,10 +105,10 @@ func (t *Tree) Bind(w BindRequest) (ids []int, why []Reason, err error) {
 	return nil, nil, e
 }
 
-// countCPUs counts the CPUs on each node. The result is the error to return if no set of nodes has enough
-// CPUs.
-func (s *nodeSearch) countCPUs() *BindError {
-	w, p, e := s.request, &s.picker, &BindError{Want: *s.request}
+// countCPUs counts, for each node in AllowedNodes, the CPUs that can be taken. It also prepares and returns the error
+// with these numbers, for the case that no set of nodes has enough CPUs.
+func (s *nodeSearch) countCPUs() *NodeSetError {
+	w, p, e := s.request, &s.picker, &NodeSetError{Want: *s.request}
 	p.computeReserve(w.From)
 	s.prepareNodes(w)
 	for i := range p.tree.machine.Nodes {
@@ -132,13 +132,13 @@ func (s *nodeSearch) countCPUs() *BindError {
 }
 
 // prepareNodes stores which nodes have CPUs of w.Near, and how much free memory nodes have.
-func (s *nodeSearch) prepareNodes(w *BindRequest) {
+func (s *nodeSearch) prepareNodes(w *NodeSetRequest) {
 	for i := range s.tree.machine.Nodes {
 		if !s.tree.machine.Nodes[i].CPUs.And(w.Near).Empty() {
 			s.nearNodes |= 1 << i
 		}
 	}
-	s.memory = s.tree.needOf(w.Memory, w.FreeMemory)
+	s.memory = s.tree.newMemoryNeed(w.Memory, w.FreeMemory)
 }
 
 // packagesFor returns the number of packages that n CPUs need at least.

@@ -18,56 +18,56 @@ const gib = 1 << 30
 func TestBind(t *testing.T) {
 	for _, c := range []struct {
 		name, machine, from string
-		want                BindRequest
+		want                NodeSetRequest
 		nodes, err, why     string
 	}{
-		{name: "H2: two CPUs of any node", machine: t16, from: "1,3-15", want: BindRequest{N: 2}, nodes: "[0]"},
-		{name: "H2: the roomiest", machine: t16, from: "1,3-15", want: BindRequest{N: 2, PreferEmptiest: true}, nodes: "[2]"},
-		{name: "H4: nearly everything", machine: "2s x 6n x 16c x 2t", from: "2-383", want: BindRequest{N: 380}, nodes: "[0 1 2 3 4 5 6 7 8 9 10 11]"},
-		{name: "H11: a socket has enough", machine: t16, from: "1,3-15", want: BindRequest{N: 7, FewestPackages: true}, nodes: "[2 3]"},
-		{name: "H11: across sockets, where a socket is the rule", machine: t16, from: "1,3,6-7,9,11,14-15", want: BindRequest{N: 6, FewestPackages: true}, err: "no more sockets than needed"},
-		{name: "H14: whole cores", machine: t16, from: "1-7,10-15", want: BindRequest{N: 4, Cores: WholeCores}, nodes: "[1]"},
-		{name: "H16: evenly over four", machine: t16, from: "1,3-15", want: BindRequest{N: 12, Count: 4, Even: true}, nodes: "[0 1 2 3]"},
-		{name: "H18: evenly and whole cores", machine: t16, from: "1,3-15", want: BindRequest{N: 8, Count: 2, Even: true, Cores: WholeCores}, nodes: "[2 3]"},
-		{name: "A19: evenly and whole cores of an odd part", machine: t16, from: "4-7,12-15", want: BindRequest{N: 6, Count: 2, Even: true, Cores: WholeCores}, err: "exactly 2 nodes, evenly, whole cores"},
-		{name: "H23: two nodes for what one would hold", machine: t16, from: "1,3-15", want: BindRequest{N: 2, Count: 2}, nodes: "[0 1]"},
-		{name: "H19: two whole nodes for four", machine: t16, from: "1,3-15", want: BindRequest{N: 4, Count: 2, WholeNodes: true}, nodes: "[0 1]", why: "the fewest CPUs left"},
-		{name: "H24: which node", machine: t16, from: "1,3-15", want: BindRequest{N: 2, AllowedNodes: []int{1}, Count: 1}, nodes: "[1]"},
-		{name: "H27: nodes there are none of", machine: t16, from: "1,3-15", want: BindRequest{N: 2, AllowedNodes: []int{0, 2, 4}, Count: 3}, err: "7 are available on 2 NUMA nodes"},
-		{name: "more than there is", machine: t16, from: "1,3-15", want: BindRequest{N: 15}, err: "have 15 CPUs (as few nodes as possible): 14 are available on 4 NUMA nodes, at most 4 on one"},
-		{name: "a socket rather than nodes apart", machine: t16, from: "0-15", want: BindRequest{N: 6}, nodes: "[0 1]"},
-		{name: "near a device", machine: t16, from: "1,3-15", want: BindRequest{N: 2, Near: topology.SetOf(6), NearName: "its devices"}, nodes: "[3]"},
-		{name: "near a device, and another for want of room", machine: t16, from: "1,3-15", want: BindRequest{N: 6, Near: topology.SetOf(6)}, nodes: "[2 3]"},
-		{name: "near devices at two nodes, where one holds it", machine: t16, from: "1,3-15", want: BindRequest{N: 2, Near: topology.SetOf(2, 6)}, nodes: "[1]"},
-		{name: "near devices apart", machine: t16, from: "0-15", want: BindRequest{N: 6, Near: topology.SetOf(1, 6)}, nodes: "[0 3]"},
-		{name: "memory is left", machine: "4n x 2c x 2t", from: "0-15", want: BindRequest{N: 2, Memory: 60 * gib, FreeMemory: []uint64{0, 12 * gib, 64 * gib, 20 * gib}}, nodes: "[2]", why: "the nearest memory"},
-		{name: "the least memory elsewhere", machine: t16, from: "0-15", want: BindRequest{N: 2, Memory: 16 * gib, FreeMemory: []uint64{4 * gib, 8 * gib, 12 * gib, 8 * gib}}, nodes: "[2]", why: "the nearest memory"},
-		{name: "nothing tells of memory", machine: t16, from: "0-15", want: BindRequest{N: 2, Memory: 16 * gib}, nodes: "[0]", why: "the lowest node ids"},
-		{name: "devices before memory", machine: t16, from: "0-15", want: BindRequest{N: 2, Near: topology.SetOf(0), Memory: gib, FreeMemory: []uint64{0, gib, gib, gib}}, nodes: "[0]", why: "the most nodes near "},
-		{name: "memory of two nodes", machine: t16, from: "0-15", want: BindRequest{N: 6, Memory: 16 * gib, FreeMemory: []uint64{4 * gib, 4 * gib, 8 * gib, 8 * gib}}, nodes: "[2 3]", why: "the nearest memory"},
+		{name: "H2: two CPUs of any node", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 2}, nodes: "[0]"},
+		{name: "H2: the roomiest", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 2, PreferEmptiest: true}, nodes: "[2]"},
+		{name: "H4: nearly everything", machine: "2s x 6n x 16c x 2t", from: "2-383", want: NodeSetRequest{N: 380}, nodes: "[0 1 2 3 4 5 6 7 8 9 10 11]"},
+		{name: "H11: a socket has enough", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 7, FewestPackages: true}, nodes: "[2 3]"},
+		{name: "H11: across sockets, where a socket is the rule", machine: t16, from: "1,3,6-7,9,11,14-15", want: NodeSetRequest{N: 6, FewestPackages: true}, err: "no more sockets than needed"},
+		{name: "H14: whole cores", machine: t16, from: "1-7,10-15", want: NodeSetRequest{N: 4, Cores: WholeCores}, nodes: "[1]"},
+		{name: "H16: evenly over four", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 12, Count: 4, Even: true}, nodes: "[0 1 2 3]"},
+		{name: "H18: evenly and whole cores", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 8, Count: 2, Even: true, Cores: WholeCores}, nodes: "[2 3]"},
+		{name: "A19: evenly and whole cores of an odd part", machine: t16, from: "4-7,12-15", want: NodeSetRequest{N: 6, Count: 2, Even: true, Cores: WholeCores}, err: "exactly 2 nodes, evenly, whole cores"},
+		{name: "H23: two nodes for what one would hold", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 2, Count: 2}, nodes: "[0 1]"},
+		{name: "H19: two whole nodes for four", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 4, Count: 2, WholeNodes: true}, nodes: "[0 1]", why: "the fewest CPUs left"},
+		{name: "H24: which node", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 2, AllowedNodes: []int{1}, Count: 1}, nodes: "[1]"},
+		{name: "H27: nodes there are none of", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 2, AllowedNodes: []int{0, 2, 4}, Count: 3}, err: "7 are available on 2 NUMA nodes"},
+		{name: "more than there is", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 15}, err: "have 15 CPUs (as few nodes as possible): 14 are available on 4 NUMA nodes, at most 4 on one"},
+		{name: "a socket rather than nodes apart", machine: t16, from: "0-15", want: NodeSetRequest{N: 6}, nodes: "[0 1]"},
+		{name: "near a device", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 2, Near: topology.SetOf(6), NearName: "its devices"}, nodes: "[3]"},
+		{name: "near a device, and another for want of room", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 6, Near: topology.SetOf(6)}, nodes: "[2 3]"},
+		{name: "near devices at two nodes, where one holds it", machine: t16, from: "1,3-15", want: NodeSetRequest{N: 2, Near: topology.SetOf(2, 6)}, nodes: "[1]"},
+		{name: "near devices apart", machine: t16, from: "0-15", want: NodeSetRequest{N: 6, Near: topology.SetOf(1, 6)}, nodes: "[0 3]"},
+		{name: "memory is left", machine: "4n x 2c x 2t", from: "0-15", want: NodeSetRequest{N: 2, Memory: 60 * gib, FreeMemory: []uint64{0, 12 * gib, 64 * gib, 20 * gib}}, nodes: "[2]", why: "the nearest memory"},
+		{name: "the least memory elsewhere", machine: t16, from: "0-15", want: NodeSetRequest{N: 2, Memory: 16 * gib, FreeMemory: []uint64{4 * gib, 8 * gib, 12 * gib, 8 * gib}}, nodes: "[2]", why: "the nearest memory"},
+		{name: "nothing tells of memory", machine: t16, from: "0-15", want: NodeSetRequest{N: 2, Memory: 16 * gib}, nodes: "[0]", why: "the lowest node ids"},
+		{name: "devices before memory", machine: t16, from: "0-15", want: NodeSetRequest{N: 2, Near: topology.SetOf(0), Memory: gib, FreeMemory: []uint64{0, gib, gib, gib}}, nodes: "[0]", why: "the most nodes near "},
+		{name: "memory of two nodes", machine: t16, from: "0-15", want: NodeSetRequest{N: 6, Memory: 16 * gib, FreeMemory: []uint64{4 * gib, 4 * gib, 8 * gib, 8 * gib}}, nodes: "[2 3]", why: "the nearest memory"},
 		{
-			name: "one L3 cache, and not a part of four", machine: "2s x 4l x 4c x 2t", from: "0,32,4,36,8,40,12,44,16-20,48-52", want: BindRequest{N: 8}, nodes: "[1]",
+			name: "one L3 cache, and not a part of four", machine: "2s x 4l x 4c x 2t", from: "0,32,4,36,8,40,12,44,16-20,48-52", want: NodeSetRequest{N: 8}, nodes: "[1]",
 			why: "the fewest L3 caches",
 		},
-		{name: "a whole core, and not two halves", machine: "2s x 4c x 2t", from: "0-1,4-6,12-14", want: BindRequest{N: 2}, nodes: "[1]", why: "the fewest cores"},
-		{name: "four halves, where these are to be spread", machine: "2s x 4c x 2t", from: "0-3,4-5,12-13", want: BindRequest{N: 4, Cores: SpreadThreads}, nodes: "[0]", why: "the most cores"},
+		{name: "a whole core, and not two halves", machine: "2s x 4c x 2t", from: "0-1,4-6,12-14", want: NodeSetRequest{N: 2}, nodes: "[1]", why: "the fewest cores"},
+		{name: "four halves, where these are to be spread", machine: "2s x 4c x 2t", from: "0-3,4-5,12-13", want: NodeSetRequest{N: 4, Cores: SpreadThreads}, nodes: "[0]", why: "the most cores"},
 		{
 			name: "what is preferred", machine: "2s x 4c x 2t", from: "0-3,4-7,12-15", why: "the most important preferences met", nodes: "[1]",
-			want: BindRequest{N: 2, Preferences: []Preference{{Name: "x", CPUs: topology.SetOf(0, 1, 2), Avoid: true}}},
+			want: NodeSetRequest{N: 2, Preferences: []Preference{{Name: "x", CPUs: topology.SetOf(0, 1, 2), Avoid: true}}},
 		},
-		{name: "whole cores, where these are preferred", machine: "2s x 4c x 2t", from: "0-3,8,4-7,12-15", want: BindRequest{N: 4, Cores: PreferWhole}, nodes: "[1]", why: "the most important preferences met"},
+		{name: "whole cores, where these are preferred", machine: "2s x 4c x 2t", from: "0-3,8,4-7,12-15", want: NodeSetRequest{N: 4, Cores: PreferWhole}, nodes: "[1]", why: "the most important preferences met"},
 		{
 			name: "what pools need there", machine: "2s x 4c x 2t", from: "0-1,8-9,4-7,12-15", nodes: "[1]", why: "",
-			want: BindRequest{N: 2, Reserve: []NodeReserve{{Node: 0, CPUs: topology.SetOf(0, 1, 8, 9), N: 3}}},
+			want: NodeSetRequest{N: 2, Reserve: []NodeReserve{{Node: 0, CPUs: topology.SetOf(0, 1, 8, 9), N: 3}}},
 		},
-		{name: "CPUs of shared pools", machine: "2s x 4c x 2t", from: "0-15", want: BindRequest{N: 2, Shared: topology.SetOf(0, 1, 2, 3, 8, 9, 10, 11)}, nodes: "[1]", why: "the fewest CPUs of shared pools"},
-		{name: "a core less on two nodes", machine: "2s x 2n x 2c x 2t", from: "0-4,5,8-12,14", want: BindRequest{N: 5}, nodes: "[0 1]", why: "the fewest sockets"},
-		{name: "many sets", machine: "8s x 8n x 2c x 2t", from: "0-255", want: BindRequest{N: 30}, nodes: "[0 1 2 3 4 5 6 7]"},
+		{name: "CPUs of shared pools", machine: "2s x 4c x 2t", from: "0-15", want: NodeSetRequest{N: 2, Shared: topology.SetOf(0, 1, 2, 3, 8, 9, 10, 11)}, nodes: "[1]", why: "the fewest CPUs of shared pools"},
+		{name: "a core less on two nodes", machine: "2s x 2n x 2c x 2t", from: "0-4,5,8-12,14", want: NodeSetRequest{N: 5}, nodes: "[0 1]", why: "the fewest sockets"},
+		{name: "many sets", machine: "8s x 8n x 2c x 2t", from: "0-255", want: NodeSetRequest{N: 30}, nodes: "[0 1 2 3 4 5 6 7]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := machine(t, c.machine)
 			c.want.From = cpus(t, m, c.from)
-			ids, why, err := NewTree(m).Bind(c.want)
+			ids, why, err := NewTree(m).ChooseNodeSet(c.want)
 			switch {
 			case c.err != "":
 				if err == nil || !strings.Contains(err.Error(), c.err) {
@@ -92,7 +92,7 @@ func TestBindAgainstOracle(t *testing.T) {
 			m = distant(t, m)
 		}
 		from := topology.SetOf(rapid.SliceOf(rapid.IntRange(0, len(m.CPUs)-1)).Draw(t, "from")...)
-		w := BindRequest{
+		w := NodeSetRequest{
 			N: rapid.IntRange(1, 12).Draw(t, "n"), From: from, Count: rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "count"),
 			Near:           someOf(t, m, "near"),
 			PreferEmptiest: rapid.Bool().Draw(t, "roomy"), FewestPackages: rapid.IntRange(0, 3).Draw(t, "by socket") == 0,
@@ -104,7 +104,7 @@ func TestBindAgainstOracle(t *testing.T) {
 				w.FreeMemory = append(w.FreeMemory, uint64(rapid.IntRange(0, 20).Draw(t, "GiB left"))<<30)
 			}
 		}
-		ids, why, err := NewTree(m).Bind(w)
+		ids, why, err := NewTree(m).ChooseNodeSet(w)
 		var best []int // nodes, nodes far from the preferred CPUs, packages, memory elsewhere, distance between the nodes
 		var of []int
 		hold := map[int]int{} // the number of sets with equally many nodes
@@ -165,7 +165,7 @@ func distant(t *rapid.T, m *topology.Machine) *topology.Machine {
 
 // memoryAway returns how many GiB are not on the given nodes, times the additional distance; each GiB is
 // taken from the nearest node that has one.
-func memoryAway(m *topology.Machine, w BindRequest, mask int) (away int) {
+func memoryAway(m *topology.Machine, w NodeSetRequest, mask int) (away int) {
 	left := slices.Clone(w.FreeMemory)
 	for range w.Memory >> 30 {
 		best, way := -1, unreachable
@@ -193,7 +193,7 @@ func membersOf(m *topology.Machine, mask int) (ids []int) {
 	return ids
 }
 
-func nodeCost(m *topology.Machine, w BindRequest, mask int) (cost []int, ok bool) {
+func nodeCost(m *topology.Machine, w NodeSetRequest, mask int) (cost []int, ok bool) {
 	k := bits.OnesCount(uint(mask))
 	packages, have := map[int]bool{}, 0
 	way, far := 0, k

@@ -85,7 +85,8 @@ func (p *picker) checkPossible(free topology.Set) error {
 		return nil
 	}
 	parts := p.tree.divide(free, w.Spread[0])
-	// Each group with CPUs of From must give the same number of CPUs. A group without usable CPUs cannot.
+	// Each group of this level that has CPUs in From must give equally many CPUs. That is impossible if one of these
+	// groups has no free CPU.
 	if n := p.tree.machine.CountGroups(w.Spread[0], w.From); len(parts) < n {
 		return &TooFewCPUsError{w.N, free.Len(), "available, but not in every " + w.Spread[0].String()}
 	}
@@ -101,9 +102,10 @@ func (p *picker) checkPossible(free topology.Set) error {
 	return nil
 }
 
-// unit returns the number of which each count of CPUs must be a multiple: with WholeCores the number of threads of a
-// core, and otherwise 1. If the machine's cores differ in their number of threads, unit returns 1. Choose then returns
-// an error for a count that whole cores cannot make up.
+// unit returns how many CPUs the search takes together: all threads of a core for a request with WholeCores, and
+// otherwise 1 CPU. Each number of CPUs that is taken of a group is a multiple of unit. If the machine's cores differ in
+// their number of threads, unit returns 1. Choose then returns an error if whole cores do not add up to the requested
+// number.
 func (p *picker) unit() int {
 	if p.request.Cores == WholeCores && p.tree.uniform {
 		return p.tree.maxThreads

@@ -7,18 +7,18 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// groupSet is a division of the requested CPUs over several groups.
-type groupSet struct {
+// division divides the requested CPUs over several groups, and has the cost of this division.
+type division struct {
 	candidate // the total cost of the groups
 	portions  []portion
-	newGroups int // the number of groups without CPUs of UsedWith
+	newGroups int // the number of groups in portions that have no CPU in Request.UsedWith
 	// betterBy is the criterion by which the set is better than a single group with enough CPUs; "" if no
 	// single group has enough.
 	betterBy string
 }
 
 // add adds a portion of a group to the division. The parameter c is the cost of this portion.
-func (f *groupSet) add(p *picker, s portion, c cost) {
+func (f *division) add(p *picker, s portion, c cost) {
 	f.distance += p.distanceOf(s.group, f.portions)
 	f.nodes |= p.nodesIn(s.group, s.n)
 	f.portions, f.cost, f.free = append(f.portions, s), f.cost.add(c), f.free+int(p.freeCount[s.group])
@@ -29,11 +29,12 @@ func (f *groupSet) add(p *picker, s portion, c cost) {
 	}
 }
 
-// fill divides n over several parts of a group. It takes all CPUs of the largest parts until one part has enough CPUs
-// for the rest. So the result has as few parts as possible. fill also tries to begin with parts that have UsedWith CPUs
-// or near CPUs. Of the results with the fewest new groups (groupSet.newGroups), it returns the best by the ranking. If
-// the parts are the two kinds of cores of a NUMA node, fillKinds divides n.
-func (p *picker) fill(parts []int, n int) (best groupSet, found bool) {
+// fill divides n CPUs over several parts of a group. It takes all free CPUs of the largest parts until one part has
+// enough CPUs for the rest. So the result has as few parts as possible. fill also tries divisions that begin with the
+// parts that have CPUs in Request.UsedWith, or CPUs of a preference with Partly. Of all these divisions it returns one
+// with the fewest parts that have no CPU in Request.UsedWith. If several have equally many such parts, it returns the
+// best of them by the ranking. If the parts are the two kinds of cores of a NUMA node, fillKinds divides n.
+func (p *picker) fill(parts []int, n int) (best division, found bool) {
 	if part := &p.tree.groups[parts[0]]; len(parts) == 2 && part.isCoreKind && part.outer > topology.NodeLevel {
 		return p.fillKinds(parts[0], parts[1], n)
 	}
@@ -41,7 +42,7 @@ func (p *picker) fill(parts []int, n int) (best groupSet, found bool) {
 		return best, true
 	}
 	var first [topology.MaxNodes]int
-	for i := range p.seeds(parts, &first) {
+	for i := range p.listSeeds(parts, &first) {
 		found = p.tryFill(parts, n, first[i:i+1], &best, found)
 	}
 	for _, has := range [...]tally{p.usedWithCount, p.nearCount} {
@@ -58,7 +59,7 @@ func (p *picker) fill(parts []int, n int) (best groupSet, found bool) {
 
 // fillAll takes all free CPUs of the parts. The result ok is false if their number is not n, or if they cannot all be
 // taken.
-func (p *picker) fillAll(parts []int, n int) (f groupSet, ok bool) {
+func (p *picker) fillAll(parts []int, n int) (f division, ok bool) {
 	for _, part := range parts {
 		n -= int(p.freeCount[part])
 	}
@@ -74,7 +75,7 @@ func (p *picker) fillAll(parts []int, n int) (f groupSet, ok bool) {
 		c, ok := p.costOf(part, have)
 		if !ok {
 			p.releaseList(f.portions)
-			return groupSet{}, false
+			return division{}, false
 		}
 		f.add(p, portion{part, have}, c)
 	}
@@ -83,11 +84,11 @@ func (p *picker) fillAll(parts []int, n int) (f groupSet, ok bool) {
 
 // fillKinds divides n over the two kinds of cores of a NUMA node. It tries every division, because divisions
 // differ in the number of cores that are split.
-func (p *picker) fillKinds(a, b, n int) (best groupSet, found bool) {
+func (p *picker) fillKinds(a, b, n int) (best division, found bool) {
 	for k := max(1, n-int(p.freeCount[b])); k <= min(n-1, int(p.freeCount[a])); k++ {
 		one, okA := p.costOf(a, k)
 		two, okB := p.costOf(b, n-k)
-		f := groupSet{portions: p.emptyList()}
+		f := division{portions: p.emptyList()}
 		f.add(p, portion{a, k}, one)
 		f.add(p, portion{b, n - k}, two)
 		found = p.keepBetter(&f, okA && okB, &best, found)
@@ -98,14 +99,14 @@ func (p *picker) fillKinds(a, b, n int) (best groupSet, found bool) {
 // tryFill divides n over parts, beginning with the groups in first. It stores the result in best if the result is
 // better than best. The parameter found says whether best has a result before the call. tryFill reports whether best
 // has a result after the call.
-func (p *picker) tryFill(parts []int, n int, first []int, best *groupSet, found bool) bool {
+func (p *picker) tryFill(parts []int, n int, first []int, best *division, found bool) bool {
 	f, ok := p.fillFrom(parts, n, first)
 	return p.keepBetter(&f, ok, best, found)
 }
 
 // keepBetter stores f in best if f is better. The parameter ok says whether f has enough CPUs, and found says whether
 // best has a result before the call. keepBetter reports whether best has a result after the call.
-func (p *picker) keepBetter(f *groupSet, ok bool, best *groupSet, found bool) bool {
+func (p *picker) keepBetter(f *division, ok bool, best *division, found bool) bool {
 	f.rank = p.rank(&f.candidate)
 	if !ok || found && (f.newGroups > best.newGroups || f.newGroups == best.newGroups && !f.rank.beats(&best.rank)) {
 		p.releaseList(f.portions)
@@ -116,8 +117,8 @@ func (p *picker) keepBetter(f *groupSet, ok bool, best *groupSet, found bool) bo
 	return true
 }
 
-// groupsWith stores in groups the parts for which counts has a number above 0, the parts with the most free CPUs first.
-// It returns the number of these parts.
+// groupsWith stores in groups the parts with free CPUs for which counts has a number above 0. The parts with the most
+// free CPUs come first. It returns the number of stored parts.
 func (p *picker) groupsWith(parts []int, counts tally, groups *[topology.MaxNodes]int) (n int) {
 	if counts == nil {
 		return 0
@@ -139,10 +140,10 @@ func (p *picker) groupsWith(parts []int, counts tally, groups *[topology.MaxNode
 // maxSeeds limits the number of groups that fill tries as the first group.
 const maxSeeds = 8
 
-// seeds stores in out the groups that fill should try as the first group, and returns their number. These are
-// the groups with the most free CPUs. Of groups that would give the same result, it stores only the one with
-// the fewest Shared CPUs. If the distances between the groups are unknown, it stores only one group.
-func (p *picker) seeds(parts []int, out *[topology.MaxNodes]int) (n int) {
+// listSeeds stores in out the parts that fill should try as the first part, and returns their number. These are the parts
+// with the most free CPUs, at most maxSeeds. If several of them would give the same result, it stores only the one
+// with the fewest CPUs in Request.Shared. If the distances between the NUMA nodes are unknown, it stores only one part.
+func (p *picker) listSeeds(parts []int, out *[topology.MaxNodes]int) (n int) {
 	most, first := int32(0), parts[0]
 	for _, part := range parts {
 		if have := p.freeCount[part]; have > most || have == most && p.sharedIn(part) < p.sharedIn(first) {
@@ -213,7 +214,7 @@ func (p *picker) distancesKnown(group int) bool {
 
 // fillFrom takes all CPUs of the groups in first, in their order, and then of the largest other groups, until
 // one group has enough for the rest.
-func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool) {
+func (p *picker) fillFrom(parts []int, n int, first []int) (f division, ok bool) {
 	f.portions = p.emptyList()
 	for i := 0; n > 0; i++ {
 		var next int
@@ -227,7 +228,7 @@ func (p *picker) fillFrom(parts []int, n int, first []int) (f groupSet, ok bool)
 		}
 		take := min(int(p.freeCount[next]), n)
 		c, ok := p.costOf(next, take)
-		for !ok && take > 1 { // with WholeCores, no combination of the group's whole cores may have exactly take CPUs
+		for !ok && take > 1 { // with WholeCores, possibly no set of the group's whole cores has exactly take CPUs
 			take--
 			c, ok = p.costOf(next, take)
 		}

@@ -15,11 +15,10 @@ type MemoryRequest struct {
 	Bytes uint64
 	// CPUs are the CPUs that will use the memory. The nodes of these CPUs come first.
 	CPUs topology.Set
-	// Kinds are the kinds of memory to use; none means DRAM. FallbackKinds are used if the nodes with memory
-	// of Kinds have too little.
+	// Kinds are the kinds of memory to use; none means DRAM. FallbackKinds are further kinds, which are used only if
+	// the nodes with memory of Kinds have too little free memory.
 	Kinds, FallbackKinds []topology.MemoryKind
-	// Free is the free memory of each node in bytes, in the machine's order; nil means that all memory is
-	// free.
+	// Free is the free memory of each node in bytes, in the order of Machine.Nodes; nil means that all memory is free.
 	Free []uint64
 	// AllowedNodes are the ids of the nodes that may be chosen; nil means all.
 	AllowedNodes []int
@@ -27,8 +26,8 @@ type MemoryRequest struct {
 
 // MemoryError is the error for a request for memory if the allowed nodes have too little free memory.
 type MemoryError struct {
-	WantBytes, FreeBytes uint64
-	Nodes                int // the number of allowed nodes with memory of the requested kinds
+	WantBytes, FreeBytes uint64 // the requested memory, and the free memory of the nodes together
+	Nodes                int    // the number of allowed nodes with memory of the requested kinds
 }
 
 // Error has the requested and the free number of bytes.
@@ -73,9 +72,9 @@ func MemoryNodes(m *topology.Machine, q MemoryRequest) ([]int, error) {
 	return out, nil
 }
 
-// SubtractMemory subtracts the memory of a container from the free memory of the nodes, which is in the slice free by node
-// index. The container may use the nodes with the given ids. As in the kernel, its memory is first on the nodes nearest
-// to its CPUs. Equally near nodes get equal parts of the memory.
+// SubtractMemory subtracts the memory of a container from the free memory of the nodes, which is in the slice free by
+// node index. The container may use the nodes with the given ids. As in the kernel, its memory is first on the nodes
+// nearest to its CPUs. Equally near nodes get equal parts of the memory.
 func SubtractMemory(m *topology.Machine, free []uint64, cpus topology.Set, ids []int, bytes uint64) {
 	at, nodes := nodesOf(m, cpus), make([]int, 0, len(ids))
 	for _, id := range ids {

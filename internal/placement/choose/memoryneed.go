@@ -16,8 +16,8 @@ type memoryNeed struct {
 	fullNodes  uint64 // the nodes without free memory, as a bit set of indices
 }
 
-// needOf makes a memoryNeed. The slice freeByNode has the free memory of each node; nil if unknown.
-func (t *Tree) needOf(bytes uint64, freeByNode []uint64) memoryNeed {
+// newMemoryNeed makes a memoryNeed. The slice freeByNode has the free memory of each node; nil if unknown.
+func (t *Tree) newMemoryNeed(bytes uint64, freeByNode []uint64) memoryNeed {
 	m := memoryNeed{tree: t, bytes: bytes, freeByNode: freeByNode}
 	for i, n := range freeByNode {
 		if n == 0 {
@@ -69,9 +69,10 @@ func (m *memoryNeed) farMemory(nodes uint64, limit int64) (far int64) {
 	return far + int64(short>>20)*(unreachable-localDistance)
 }
 
-// nearestRemaining returns the node that is not in done and is nearest to one of the given nodes, and its distance. The
-// node is -1 if all nodes are in done. Of equally near nodes it returns the lowest. The array read has a position for
-// each node: nearestRemaining has skipped the nodes before this position in Tree.nodesByDistance.
+// nearestRemaining returns the node that is nearest to one of the given nodes, and its distance. It skips the nodes in
+// done; if all nodes are in done, the result next is -1. Of equally near nodes it returns the lowest. The array read
+// stores, from one call to the next, how far nearestRemaining has read each list in Tree.nodesByDistance: all nodes
+// before that position are in done.
 func (m *memoryNeed) nearestRemaining(nodes, done uint64, read *[topology.MaxNodes]uint8) (next, distance int) {
 	next = -1
 	for b := nodes; b != 0; b &= b - 1 {
@@ -94,7 +95,7 @@ func (m *memoryNeed) nearestRemaining(nodes, done uint64, read *[topology.MaxNod
 // computeMemoryDistances computes how far the requested memory would be from each NUMA node. It does nothing if the
 // memory fits on every node with CPUs.
 func (p *picker) computeMemoryDistances() {
-	need := p.tree.needOf(p.request.Memory, p.request.FreeMemory)
+	need := p.tree.newMemoryNeed(p.request.Memory, p.request.FreeMemory)
 	if p.request.Memory == 0 || !need.matters() {
 		return
 	}
@@ -105,7 +106,8 @@ func (p *picker) computeMemoryDistances() {
 	}
 }
 
-// farMemory returns how far the requested memory would be from the NUMA nodes of a candidate.
+// farMemory returns the result of memoryNeed.farMemory for a set of NUMA nodes, as an int32. It returns 0 if the
+// requested memory fits on every node with CPUs.
 func (p *picker) farMemory(nodes uint64) int32 {
 	switch {
 	case p.memory == nil || nodes == 0:
@@ -119,14 +121,15 @@ func (p *picker) farMemory(nodes uint64) int32 {
 // clamp limits a number to the range of an int32.
 func clamp(n int64) int32 { return int32(min(n, math.MaxInt32)) }
 
-// memoryDistances has the distances of a request's memory.
+// memoryDistances has how far the requested memory would be from each single NUMA node.
 type memoryDistances struct {
 	need memoryNeed
 	far  [topology.MaxNodes]int32 // the result of memoryNeed.farMemory for each single node
 }
 
-// nodesIn returns the NUMA nodes on which n CPUs of a group would be chosen, as a bit set of indices. It
-// returns 0 if the distance of memory does not matter. costOf must have been called before.
+// nodesIn returns the NUMA nodes of the CPUs that would be chosen if n CPUs of a group are taken, as a bit set of
+// indices. It returns 0 if the requested memory fits on every node with CPUs. The caller must have called costOf for
+// the group and n before.
 func (p *picker) nodesIn(group, n int) uint64 {
 	if p.memory == nil {
 		return 0

@@ -13,7 +13,7 @@ type NodeRequest struct {
 	// Nodes are the nodes with enough free CPU time.
 	Nodes []NodeRoom
 	// Memory is the number of bytes that should be near the CPUs. FreeMemory is the free memory of each node in bytes,
-	// in the machine's order; nil if unknown.
+	// in the order of Machine.Nodes; nil if unknown.
 	Memory     uint64
 	FreeMemory []uint64
 	// Near are CPUs whose nodes are preferred to all other nodes. NearName is the text in messages for what these CPUs
@@ -31,7 +31,7 @@ type NodeRoom struct {
 // PickNode chooses a NUMA node. Nodes with CPUs of w.Near come first, then the nodes with the nearest memory,
 // then the node with the most milli-CPUs left. ok is false if w.Nodes is empty.
 func (t *Tree) PickNode(w NodeRequest) (id int, why Reason, ok bool) {
-	s := nodeSearch{tree: t, setSize: 1, request: &BindRequest{Memory: w.Memory, FreeMemory: w.FreeMemory, Near: w.Near, NearName: w.NearName}}
+	s := nodeSearch{tree: t, setSize: 1, request: &NodeSetRequest{Memory: w.Memory, FreeMemory: w.FreeMemory, Near: w.Near, NearName: w.NearName}}
 	s.prepareNodes(s.request)
 	for _, one := range w.Nodes {
 		i, _ := t.machine.NodeIndex(one.Node)

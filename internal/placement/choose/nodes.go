@@ -17,14 +17,14 @@ type nodeSet struct {
 // first, then criteria about the CPUs that would be chosen on them.
 type nodeCriterion int
 
-// The criteria, the most important first. If all are equal, the set with the lowest nodes wins.
+// The criteria, the most important first. If two sets are equal by all criteria, the set with the lower node ids wins.
 const (
-	mostNodesNear nodeCriterion = iota
-	fewestPackages
-	nearestMemory
-	shortestDistanceBetween
-	mostPreferredCPUs
-	firstCPUCriterion // the criteria about CPUs follow, beginning with fewestKinds
+	mostNodesNear           nodeCriterion = iota // the most nodes have CPUs of the request's field Near
+	fewestPackages                               // the nodes are in the fewest packages
+	nearestMemory                                // the requested memory is nearest to the nodes
+	shortestDistanceBetween                      // the sum of the distances between the nodes is the lowest
+	mostPreferredCPUs                            // the most important preferences of the request can be met
+	firstCPUCriterion                            // the criteria about CPUs follow, beginning with fewestKinds
 )
 
 // lowestNodes is the last criterion: the set with the lowest node ids.
@@ -122,8 +122,9 @@ func (s *nodeSearch) firstID(nodes uint64) int {
 	return s.tree.machine.Nodes[bits.TrailingZeros64(nodes)].ID
 }
 
-// rankByCost ranks the sets that are left by the CPUs that would be chosen on their nodes. It drops sets on which the
-// CPUs cannot be chosen. It does nothing if only one set is left, or if the request takes whole nodes.
+// rankByCost ranks the remaining sets. It compares the sets by the CPUs that would be chosen on the nodes of each set.
+// It drops sets on which the CPUs cannot be chosen. It does nothing if only one set remains, or if the request takes
+// whole nodes.
 func (s *nodeSearch) rankByCost() {
 	if len(s.sets) < 2 || s.request.WholeNodes {
 		return
@@ -165,9 +166,10 @@ func (s *nodeSearch) prepareEach() {
 	s.picker.reset(all)
 }
 
-// applyExactPreferences applies the preferences that do not have Partly, and then PreferWhole. It adds no reasons. The
-// result dropped has a bit for each of these preferences, which is 1 if the preference was skipped. The most important
-// preference has the highest bit, and PreferWhole has the lowest bit.
+// applyExactPreferences applies the preferences of the request that do not have Partly, and then the preference for
+// whole cores, if Cores is PreferWhole. It adds no reasons. The result dropped has a bit for each of these preferences.
+// The bit is 1 if the preference was skipped. The most important preference has the highest bit, and the preference for
+// whole cores has the lowest bit.
 func (p *picker) applyExactPreferences(free topology.Set) (left topology.Set, dropped int64) {
 	for i := range p.request.Preferences {
 		pref := &p.request.Preferences[i]

@@ -13,8 +13,8 @@ import (
 // CPUs.
 type nodeSearch struct {
 	tree          *Tree
-	picker        picker // computes the cost of taking CPUs of the nodes
-	request       *BindRequest
+	picker        picker // finds the usable CPUs of nodes, and compares how well they fit the request
+	request       *NodeSetRequest
 	availableCPUs [topology.MaxNodes]int // the number of CPUs that may be taken, by node
 	nodesWithCPUs [topology.MaxNodes]int // the indices of the nodes with CPUs that may be taken
 	nodeCount     int                    // the length of nodesWithCPUs
@@ -36,8 +36,9 @@ type nodeSearch struct {
 // two sets from each node.
 const maxSets = 5000
 
-// maxRanked is the largest number of sets of several nodes that are ranked by their CPUs. If there are more sets, only
-// the sets that leave the fewest CPUs unused are ranked. With PreferEmptiest, these are the sets that leave the most.
+// maxRanked is the largest number of sets of several nodes for which rankByCost compares the CPUs that would be chosen.
+// If there are more sets, only the sets that leave the fewest CPUs unused are compared. With PreferEmptiest, these are
+// the sets that leave the most CPUs unused.
 const maxRanked = 8
 
 // partialSet is a set of NUMA nodes to which nodes are still added. nodes and packages are bit sets of indices. n is
@@ -214,8 +215,8 @@ func (s *nodeSearch) countLoss(c *nodeSet, by nodeCriterion, n int) {
 	s.lostByCriterion[by] += n
 }
 
-// replace makes c the only best set, because c beats all earlier sets by the criterion decisive. Sets that had lost by
-// a less important criterion now count as lost by this criterion.
+// replace makes c the only best set, because c is better than all earlier sets by the criterion decisive. The earlier
+// best sets count as lost by decisive. So do all sets that lost before by a less important criterion than decisive.
 func (s *nodeSearch) replace(c *nodeSet, decisive nodeCriterion) {
 	for i := range s.sets {
 		s.countLoss(&s.sets[i], decisive, 1)

@@ -16,10 +16,10 @@ const maxPackages = 8
 // free CPUs.
 type innerGroup struct{ group, pkg, freeCount int }
 
-// improvePackages looks for a better division of n CPUs over packages than the division filled, which fill found. A
+// improvePackages looks for a better division of n CPUs over packages than filled, the division that fill found. A
 // division over equally many packages is better if it has fewer dies, or as many dies and fewer NUMA nodes. The result
-// best is the better division, level is the level of its groups, and groupCount is the number of groups of this level
-// with free CPUs. If there is no better division, groupCount is 0.
+// best is the better division, and level is the level of its groups: dies or NUMA nodes. The result groupCount is the
+// number of groups of this level with free CPUs. If there is no better division, groupCount is 0.
 func (p *picker) improvePackages(g *group, n int, filled []portion, c cost) (best []portion, level topology.Level, groupCount int) {
 	if p.tree.groups[g.parts[0]].outer != topology.PackageLevel || p.usedWithCount != nil {
 		return nil, 0, 0
@@ -67,8 +67,8 @@ const allPackages = ^packageSet(0)
 
 func (s packageSet) has(pkg int) bool { return pkg < 64 && s&(1<<pkg) != 0 }
 
-// packageSets returns all sets with as many packages as filled has. If there are more than maxPackages, it
-// returns only the set of the packages in filled.
+// packageSets returns all sets that have as many packages as the division filled. If the machine has more than
+// maxPackages packages, it returns only the set of the packages in filled.
 func (p *picker) packageSets(g *group, filled []portion) []packageSet {
 	if len(g.parts) > maxPackages {
 		var s packageSet
@@ -88,8 +88,8 @@ func (p *picker) packageSets(g *group, filled []portion) []packageSet {
 	return sets
 }
 
-// partsNeeded returns how many parts in a set of packages are needed for n CPUs. If the parts have too few
-// CPUs together, it returns more than their number.
+// partsNeeded returns how many of the parts in a set of packages are needed for n CPUs. If these parts together have
+// fewer than n CPUs, it returns more than the number of all parts.
 func partsNeeded(parts []innerGroup, n int, in packageSet) int {
 	used := 0
 	for i := range parts {

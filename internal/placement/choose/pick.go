@@ -10,17 +10,18 @@ type picker struct {
 	request Request
 	reasons []Reason
 	chosen  topology.Set
-	// near are the CPUs of a preference with Partly: as many of them as possible should be chosen. nearName is the name
-	// of this preference.
+	// near are the CPUs of a preference with Partly that could not be met: too few of these CPUs are free, so as many
+	// of them as possible should be chosen. nearName is the name of this preference.
 	near     topology.Set
 	nearName string
 	// leaveFree says how many CPUs must stay free on NUMA nodes.
 	leaveFree []leaveLimit
-	// memory has the distances of the requested memory; nil if they do not matter.
+	// memory has how far the requested memory would be from each NUMA node; nil if the memory fits on every node with
+	// CPUs.
 	memory *memoryDistances
 
 	*scratch
-	// free are the CPUs to choose from. The following tallies have a number of CPUs for each group.
+	// free are the CPUs to choose from. Each of the following tallies has a number of CPUs for each group of the tree.
 	free           topology.Set
 	freeCount      tally // the free CPUs, without those that must stay free
 	usedWithCount  tally // the CPUs in Request.UsedWith; nil if UsedWith is empty
@@ -62,8 +63,8 @@ func (p *picker) reset(free topology.Set) {
 	}
 }
 
-// count returns how many CPUs of a set each group has. It stores the numbers in p.tallies[index]. It returns nil for an
-// empty set, except for freeTally.
+// count returns how many CPUs of a set each group has. It stores the numbers in the tally p.tallies[index]. If the set
+// is empty, it returns nil, except for the tally of the free CPUs (freeTally).
 func (p *picker) count(index int, s *topology.Set) tally {
 	if index != freeTally && s.Empty() {
 		return nil
@@ -147,15 +148,16 @@ func (p *picker) addGroupEliminations(r *Reason, parts []int, n int, best *candi
 	}
 }
 
-// chooseParts decides from which parts of a group n CPUs are taken. If candidates is above 0, all CPUs are taken from
-// the part best, and candidates is the number of parts with enough CPUs. If candidates is 0, the CPUs are taken from
-// the parts in f. There are three such cases:
+// chooseParts decides from which parts of a group n CPUs are taken. If the result candidates is above 0, all n CPUs are
+// taken from the part best, and candidates is the number of parts with enough CPUs. The result by is the criterion by
+// which best is better than the next best part. If candidates is 0, the CPUs are taken from the several parts in f.
+// There are three such cases:
 //
 //   - No part has enough CPUs.
-//   - The best part has no UsedWith CPUs. Parts with UsedWith CPUs, and at most one part without them, can give n CPUs,
-//     and then use and split no more cores than the best part.
+//   - The best part has no CPU in Request.UsedWith. Parts with CPUs in UsedWith, and at most one other part, have n
+//     CPUs together. With these parts, the choice uses and splits no more cores than with the best part.
 //   - The processor is hybrid, and several parts of a NUMA node split fewer cores than the best part.
-func (p *picker) chooseParts(g *group, n int) (best candidate, by criterion, candidates int, f groupSet, ok bool) {
+func (p *picker) chooseParts(g *group, n int) (best candidate, by criterion, candidates int, f division, ok bool) {
 	best, by, candidates = p.bestGroup(g.parts, n, nil)
 	if candidates > 0 && (p.usedWithCount == nil || best.usedWith > 0) {
 		if f, ok = p.preferWholeCores(g, n, &best); ok {
@@ -176,20 +178,20 @@ func (p *picker) chooseParts(g *group, n int) (best candidate, by criterion, can
 
 // preferWholeCores divides n over several parts of a NUMA node of a hybrid processor. The result ok is false if the
 // division does not split fewer cores than the best single part.
-func (p *picker) preferWholeCores(g *group, n int, best *candidate) (f groupSet, ok bool) {
+func (p *picker) preferWholeCores(g *group, n int, best *candidate) (f division, ok bool) {
 	if p.wholeCoreCount == nil || best.cost.splitCores == 0 || p.tree.groups[g.parts[0]].outer <= topology.NodeLevel || p.tree.isDividedByKind(g) {
 		return f, false
 	}
 	if f, ok = p.fillWhole(g.parts, n); !ok || f.cost.splitCores >= best.cost.splitCores {
 		p.releaseList(f.portions)
-		return groupSet{}, false
+		return division{}, false
 	}
 	f.betterBy = criteria[fewestSplitCores]
 	return f, true
 }
 
-// takeThreads adds the lowest free threads of a core to the chosen CPUs. Near threads come first, and then
-// threads that are not in Request.Shared.
+// takeThreads adds the lowest free threads of a core to the chosen CPUs. It takes the CPUs in p.near first, and then
+// CPUs that are not in Request.Shared.
 func (p *picker) takeThreads(s portion) {
 	passCount := p.passes()
 	for pass := range passCount {
@@ -202,13 +204,14 @@ func (p *picker) takeThreads(s portion) {
 	}
 }
 
-// passOfCPU returns the pass in which takeThreads takes a CPU.
+// passOfCPU returns the pass in which takeThreads takes a CPU. takeThreads makes several passes over the threads of a
+// core: the first pass takes the most preferred threads.
 func (p *picker) passOfCPU(cpu int) int {
 	sharing := 0
 	if p.sharedCount != nil && p.request.Shared.Has(cpu) {
 		sharing = 1
 	}
-	return p.passFor(!p.near.Has(cpu), sharing)
+	return p.passNumber(!p.near.Has(cpu), sharing)
 }
 
 // costOf returns the cost of taking n CPUs of a group, without taking them. ok is false if they cannot be
@@ -242,17 +245,17 @@ func (p *picker) costOf(at, n int) (c cost, ok bool) {
 	return c, ok
 }
 
-// isUniform reports whether all CPUs of a group are free and equally good. Then the cost depends only on the
-// group's shape.
+// isUniform reports whether all CPUs of a group are free and equally good. If they are, the cost of taking n of them is
+// the same for all groups that are divided in the same way (group.shape).
 func (p *picker) isUniform(at int) bool {
 	return int(p.freeCount[at]) == p.tree.groups[at].size && p.usedWithIn(at) == 0 &&
 		(p.memory == nil || p.tree.groups[at].node >= 0) &&
 		(p.nearCount == nil || p.nearCount[at] == 0) && (p.sharedCount == nil || p.sharedCount[at] == 0)
 }
 
-// bestGroup returns the best unused part with at least n free CPUs, and the criterion by which this part beat the next
-// best part. The result candidates is the number of unused parts from which n CPUs can be taken. bestGroup prefers
-// parts near the used parts.
+// bestGroup returns the best part with at least n free CPUs, and the criterion by which this part is better than the
+// next best part. It skips the parts in used, from which CPUs are already taken, and prefers parts near them. The
+// result candidates is the number of parts from which the n CPUs can be taken.
 func (p *picker) bestGroup(parts []int, n int, used []portion) (best candidate, by criterion, candidates int) {
 	var next rank
 	for _, part := range parts {
@@ -284,8 +287,8 @@ func (p *picker) bestGroup(parts []int, n int, used []portion) (best candidate, 
 	return best, by, candidates
 }
 
-// distanceOf returns the sum of the distances from the NUMA node of a group to the nodes of the other groups
-// and to the nodes of UsedWith.
+// distanceOf returns the distance from the NUMA node of a group to other NUMA nodes, as a sum: to the nodes of the
+// groups in others, and to the nodes with CPUs in Request.UsedWith.
 func (p *picker) distanceOf(part int, others []portion) int {
 	sum, at := 0, p.tree.groups[part].node
 	if at >= 0 {

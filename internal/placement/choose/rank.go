@@ -9,21 +9,23 @@ type candidate struct {
 	rank     rank
 	group    int // the index of the group in Tree.groups
 	cost     cost
-	distance int // the result of distanceOf
-	usedWith int // the number of the group's CPUs in UsedWith
+	distance int // the sum of the distances from the group's NUMA node to the nodes of the other used groups and of Request.UsedWith
+	usedWith int // the number of the group's CPUs that are in Request.UsedWith
 	free     int // the number of the group's free CPUs
-	// nodes are the NUMA nodes of the group and of the groups that are used already, as a bit set of indices.
-	// It is 0 if the distance of memory does not matter.
+	// nodes are the NUMA nodes of the group, and of the groups from which CPUs are already taken, as a bit set of
+	// indices. It is 0 if the requested memory fits on every node with CPUs.
 	nodes uint64
 }
 
-// cost is what a choice of CPUs uses. A core with other threads in UsedWith is not counted again.
+// cost is what a choice of CPUs uses. It does not count a core that has threads in Request.UsedWith, because this core
+// is in use anyway.
 type cost struct {
-	spans         [topology.CoreLevel + 1]int16 // the number of groups of each level with chosen CPUs
-	coreKinds     int16                         // the number of kinds of cores, summed over NUMA nodes
+	spans         [topology.CoreLevel + 1]int16 // by level: the number of groups with chosen CPUs, such as the number of NUMA nodes
+	coreKinds     int16                         // on how many kinds of cores the chosen CPUs are, added up over all NUMA nodes
 	efficientCPUs int16                         // the chosen CPUs on efficient cores
-	// splitCores is the number of cores that are used partly. It is 1 lower for each core that UsedWith uses partly and
-	// whose other threads are all chosen. brokenCores is how many of the partly used cores were completely free.
+	// splitCores is the number of cores of which only some threads are chosen and no thread is in Request.UsedWith. It
+	// is 1 lower for each core that the choice completes: some threads of this core are in UsedWith, and all others are
+	// chosen. brokenCores is how many of the cores with only some chosen threads were completely free.
 	splitCores, brokenCores int16
 	nearCPUs, sharedCPUs    int16 // the chosen CPUs in picker.near, and those in Request.Shared
 }
@@ -45,25 +47,25 @@ type criterion int
 // The criteria, the most important first. The first criterion in which two candidates differ decides. If all
 // are equal, the candidate with the lowest CPU wins.
 const (
-	mostUsedWith criterion = iota
-	fewestDies
-	fewestNodes
-	mostCPUsNear
-	leastFarMemory
-	shortestDistance
-	fewestKinds
-	fewestSplitCores
-	fewestEfficientCores
-	fewestL3
-	fewestClusters
-	fewestL2
-	mostCores
-	fewestCores
-	fewestBrokenCores
-	fewestSharedCPUs
-	mostFreeCPUs
-	fewestFreeCPUs
-	lowestCPU
+	mostUsedWith         criterion = iota // the candidate has the most CPUs in Request.UsedWith
+	fewestDies                            // the chosen CPUs are on the fewest dies
+	fewestNodes                           // the chosen CPUs are on the fewest NUMA nodes
+	mostCPUsNear                          // the most chosen CPUs are in picker.near
+	leastFarMemory                        // the requested memory would be nearest to the chosen CPUs
+	shortestDistance                      // the NUMA node is nearest to the nodes of the other chosen CPUs and of Request.UsedWith
+	fewestKinds                           // the chosen CPUs are on the fewest kinds of cores
+	fewestSplitCores                      // the fewest cores are shared with other containers; only for hybrid processors
+	fewestEfficientCores                  // the fewest chosen CPUs are on efficient cores; with Request.Efficient, the most
+	fewestL3                              // the chosen CPUs are in the fewest L3 caches
+	fewestClusters                        // the chosen CPUs are in the fewest clusters of cores
+	fewestL2                              // the chosen CPUs are in the fewest L2 caches
+	mostCores                             // the chosen CPUs are on the most cores; only with SpreadThreads
+	fewestCores                           // the chosen CPUs are on the fewest cores; only without SpreadThreads
+	fewestBrokenCores                     // the fewest completely free cores are only partly chosen
+	fewestSharedCPUs                      // the fewest chosen CPUs are in Request.Shared
+	mostFreeCPUs                          // the candidate has the most free CPUs; only with Request.PreferEmptiest
+	fewestFreeCPUs                        // the candidate has the fewest free CPUs; only without Request.PreferEmptiest
+	lowestCPU                             // the candidate has the lowest CPU
 )
 
 // criteria has the names of the criteria for users.
@@ -71,7 +73,7 @@ var criteria = [...]string{
 	mostUsedWith:         "the most CPUs near those that the owner already has",
 	fewestDies:           "the fewest dies",
 	fewestNodes:          "the fewest NUMA nodes",
-	mostCPUsNear:         "the most CPUs near ", // followed by the request's NearName
+	mostCPUsNear:         "the most CPUs near ", // followed by picker.nearName
 	leastFarMemory:       "the nearest memory",
 	shortestDistance:     "the shortest distance to the other chosen CPUs",
 	fewestKinds:          "the fewest kinds of cores",

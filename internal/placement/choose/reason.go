@@ -18,13 +18,13 @@ const (
 	PreferenceApplied Step = iota
 	// GroupChosen means that one of several groups with enough CPUs was chosen.
 	GroupChosen
-	// GroupsFilled means that CPUs of several groups were chosen: no single group has enough CPUs, or several groups
-	// are better by the criterion Rule.
+	// GroupsFilled means that CPUs of several groups were chosen. Either no single group has enough CPUs, or several
+	// groups are better than one by the criterion that Reason.Rule names.
 	GroupsFilled
 	// CountDivided means that the count was divided over all groups of a level.
 	CountDivided
-	// NodesChosen means that a set of NUMA nodes was chosen. Remaining is the number of its nodes, and
-	// Candidates is the number of sets of that size with enough CPUs.
+	// NodesChosen means that a set of NUMA nodes was chosen. Reason.Remaining is the number of nodes in this set.
+	// Reason.Candidates is the number of sets with so many nodes that have enough CPUs.
 	NodesChosen
 )
 
@@ -35,9 +35,10 @@ type Reason struct {
 	// group.
 	Rule  string
 	Level topology.Level
-	Kinds bool // the groups are kinds of cores, not groups of a level
-	// Candidates is the number of groups, or CPUs, to choose from. Remaining is how many CPUs the preference left, or
-	// from how many groups CPUs were chosen.
+	Kinds bool // the groups are the kinds of cores of a NUMA node, and not the groups of Level
+	// Candidates is the number of groups to choose from, and Remaining is the number of groups from which CPUs were
+	// chosen. For a preference (PreferenceApplied), Candidates is the number of CPUs before the preference, and
+	// Remaining the number of CPUs that it leaves.
 	Candidates, Remaining int
 	Avoid                 bool // the preference avoids CPUs
 	Kept                  bool // the preference was applied, not skipped

@@ -9,15 +9,15 @@ import (
 // scratch has the buffers for a request. Later requests reuse the buffers, so that a choice allocates little memory.
 type scratch struct {
 	tallies         [tallyCount]tally
-	costs           memo
-	portions        []portion
+	costs           memo        // the costs that were computed since the last picker.reset
+	portions        []portion   // how picker.divideOverCores has divided CPUs over cores
 	freeLists       [][]portion // lists that can be reused
 	memoryDistances memoryDistances
 	// sets and losers are buffers of a nodeSearch.
 	sets, losers []nodeSet
 }
 
-// The indices of scratch.tallies. tallies is their number.
+// The indices of the tallies in scratch.tallies. tallyCount is the number of tallies.
 const (
 	freeTally = iota
 	usedWithTally

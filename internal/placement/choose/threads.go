@@ -6,10 +6,11 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// divideOverCores divides n over the cores of a group and returns the cost. It stores the division in
-// p.portions. First it takes the free threads of cores that UsedWith uses partly. Then it takes whole cores.
-// takeSplitCores takes the rest, from a single split core if possible. Of the split cores with enough free threads, it
-// prefers the core with the fewest. With SpreadThreads and OneThread, oneThreadEach divides n.
+// divideOverCores divides n CPUs over the cores of a group and returns the cost. It stores the division in p.portions.
+// First it takes the free threads of cores that have other threads in Request.UsedWith. Then it takes whole cores.
+// takeSplitCores takes the rest: from a single core that is not completely free, if possible. If several of these cores
+// have enough free threads, it prefers the core with the fewest free threads. With SpreadThreads and OneThread,
+// takeOneThreadEach divides n instead.
 func (p *picker) divideOverCores(at, n int) (c cost, ok bool) {
 	cores := p.tree.groups[at].parts
 	if cores == nil {
@@ -17,7 +18,7 @@ func (p *picker) divideOverCores(at, n int) (c cost, ok bool) {
 	}
 	p.portions = p.portions[:0]
 	if p.request.Cores == SpreadThreads || p.request.Cores == OneThread {
-		return p.oneThreadEach(cores, n)
+		return p.takeOneThreadEach(cores, n)
 	}
 	n = p.takeWholeCores(cores, p.completeCores(cores, n))
 	if n > 0 && p.request.Cores != WholeCores {
@@ -29,8 +30,8 @@ func (p *picker) divideOverCores(at, n int) (c cost, ok bool) {
 // isFree reports whether all threads of a core are free.
 func (p *picker) isFree(core int) bool { return int(p.freeCount[core]) == p.tree.groups[core].size }
 
-// completeCores takes all free threads of cores that UsedWith uses partly. It skips a core with more free threads than
-// CPUs are missing. It returns how many CPUs are still missing.
+// completeCores takes all free threads of each core that has other threads in Request.UsedWith. It skips a core that
+// has more free threads than CPUs are still needed. It returns how many CPUs are needed after that.
 func (p *picker) completeCores(cores []int, n int) int {
 	if p.usedWithCount == nil || p.request.Cores == WholeCores {
 		return n
@@ -50,8 +51,9 @@ func (p *picker) restIsFree(core int) bool {
 	return beside > 0 && have > 0 && beside+have <= p.tree.groups[core].size
 }
 
-// takeWholeCores takes completely free cores. It skips a core with more threads than CPUs are missing. It returns how
-// many CPUs are still missing. Cores with many threads come first, because smaller cores can give the remainder.
+// takeWholeCores takes completely free cores. It skips a core that has more threads than CPUs are still needed. Cores
+// with many threads come first, because smaller cores can give the remainder. It returns how many CPUs are needed after
+// that.
 func (p *picker) takeWholeCores(cores []int, n int) int {
 	passCount := p.passes()
 	for size := p.tree.maxThreads; size > 0 && n > 0; size-- {
@@ -70,8 +72,8 @@ func (p *picker) takeWholeCores(cores []int, n int) int {
 	return n
 }
 
-// takeSplitCores takes n threads of cores that are not taken as a whole, and returns how many CPUs are still
-// missing. n is less than the number of threads of each completely free core that is left.
+// takeSplitCores takes n threads of cores that were not taken as a whole. It returns how many CPUs are needed after
+// that. Each completely free core that was not taken has more than n threads.
 func (p *picker) takeSplitCores(cores []int, n int) int {
 	taken := len(p.portions)
 	if core := p.fullestCore(cores, n, false, taken); core >= 0 {
@@ -96,10 +98,11 @@ func (p *picker) takeSplitCores(cores []int, n int) int {
 	return n
 }
 
-// fullestCore returns the core with the fewest free threads, but at least n; -1 if there is none. If whole is true, it
-// considers only completely free cores, and otherwise only split cores. Near cores are preferred to cores with fewer
-// free threads. Of equal cores it returns the core with the fewest Shared CPUs. The parameter taken is a number of
-// entries of p.portions: fullestCore skips the cores of the first taken entries.
+// fullestCore returns, of the cores with at least n free threads, the core with the fewest free threads; -1 if no core
+// has n free threads. If whole is true, it considers only completely free cores, and otherwise only the other cores.
+// Cores with CPUs in p.near are preferred to cores with fewer free threads. If cores are equal, it returns the core
+// with the fewest CPUs in Request.Shared. The first entries of p.portions, as many as the parameter taken says, have
+// cores that are taken already: fullestCore skips these cores.
 func (p *picker) fullestCore(cores []int, n int, whole bool, taken int) int {
 	best := -1
 	for _, core := range cores {
@@ -124,9 +127,9 @@ func (p *picker) wasTaken(core, n int) bool {
 	return isUsed(p.portions[:n], core)
 }
 
-// oneThreadEach takes one thread of each core, of completely free cores first. Only then does it take a
+// takeOneThreadEach takes one thread of each core, of completely free cores first. Only then does it take a
 // second thread of any core.
-func (p *picker) oneThreadEach(cores []int, n int) (c cost, ok bool) {
+func (p *picker) takeOneThreadEach(cores []int, n int) (c cost, ok bool) {
 	for _, whole := range []bool{true, false} {
 		for pass := range p.passes() {
 			for _, core := range cores {
@@ -168,8 +171,9 @@ func (p *picker) threadCost() (c cost) {
 	return c
 }
 
-// addCore adds the cost of n threads of a core. The parameter whole says that the core is completely free, rest is the
-// result of restIsFree, and beside is the number of the core's threads in UsedWith.
+// addCore adds the cost of n threads of a core. The parameter whole says that the core is completely free. The
+// parameter rest says that the core has threads in Request.UsedWith, and its other threads are free. The parameter
+// beside is the number of the core's threads in Request.UsedWith.
 func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	if rest {
 		if n+beside == g.size {
@@ -191,7 +195,8 @@ func (c *cost) addCore(g *group, n int, whole, rest bool, beside int) {
 	}
 }
 
-// passes returns the number of passes over the cores. passOf says in which pass a core is taken.
+// passes returns the number of passes over the cores. Each pass takes only equally preferred cores, and the first pass
+// takes the most preferred cores.
 func (p *picker) passes() int {
 	n := 1
 	if p.sharedCount != nil {
@@ -203,12 +208,13 @@ func (p *picker) passes() int {
 	return n
 }
 
-// passOf returns the pass in which a core is taken.
+// passOf returns the pass (see passes) in which a core is taken.
 func (p *picker) passOf(core int) int {
-	return p.passFor(p.farPenalty(core) > 0, p.sharedIn(core))
+	return p.passNumber(p.farPenalty(core) > 0, p.sharedIn(core))
 }
 
-// farPenalty returns 1 for a core without near CPUs, and 0 for other cores.
+// farPenalty returns 1 for a core without free CPUs in p.near, and 0 for other cores. It returns 0 for all cores if
+// p.near has no free CPUs.
 func (p *picker) farPenalty(core int) int {
 	if p.nearCount != nil && p.nearCount[core] == 0 {
 		return 1
@@ -216,9 +222,10 @@ func (p *picker) farPenalty(core int) int {
 	return 0
 }
 
-// passFor returns the pass in which a core or CPU is taken. Near cores come before far cores. Among the near cores, and
-// among the far cores, the cores with the fewest Shared CPUs come first.
-func (p *picker) passFor(far bool, sharing int) (pass int) {
+// passNumber returns the pass (see passes) in which a core or CPU is taken. Cores with CPUs in p.near come before the others, for which
+// the parameter far is true. Among the former, and among the latter, the cores with the fewest CPUs in Request.Shared
+// come first. The parameter sharing is the number of these CPUs.
+func (p *picker) passNumber(far bool, sharing int) (pass int) {
 	if far && p.nearCount != nil {
 		pass = p.passes() / 2
 	}

@@ -103,12 +103,12 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKi
 	t.groups = append(t.groups, g)
 	form := ""
 	for ; level <= topology.CoreLevel; level++ {
-		sets, kinds := t.divideOrKinds(cpus, level, isCoreKind)
+		sets, kinds := t.divideByLevelOrKind(cpus, level, isCoreKind)
 		if len(sets) == 1 {
 			g.inner = level
 			continue
 		}
-		if level == g.outer { // the root, or one kind of cores, is divided at its outermost level, so it is no group of this level
+		if level == g.outer { // only the root and a group of one kind of cores are divided at their outermost level: this level does not count as a level of the group
 			g.inner = level - 1
 		}
 		for _, s := range sets {
@@ -140,10 +140,10 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKi
 	return at
 }
 
-// divideOrKinds splits CPUs into the groups of a level. If the level is that of L3 caches and the CPUs have several
+// divideByLevelOrKind splits CPUs into the groups of a level. If the level is that of L3 caches and the CPUs have several
 // kinds of cores, it splits them by these kinds instead, but not if isCoreKind is true. The result byCoreKind is true
 // if the sets are kinds of cores.
-func (t *Tree) divideOrKinds(cpus topology.Set, level topology.Level, isCoreKind bool) (sets []topology.Set, byCoreKind bool) {
+func (t *Tree) divideByLevelOrKind(cpus topology.Set, level topology.Level, isCoreKind bool) (sets []topology.Set, byCoreKind bool) {
 	if level == topology.L3Level && !isCoreKind {
 		if parts := t.splitByCoreKind(cpus); len(parts) > 1 {
 			return parts, true

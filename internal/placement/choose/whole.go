@@ -3,16 +3,16 @@ package choose
 // fillWhole divides n over several parts so that as few cores as possible are split. On hybrid processors the number of
 // split cores is more important than the number of caches. It takes all whole cores of the parts with the most whole
 // cores, until one part has enough CPUs for the rest. It takes threads of split cores only if no whole cores are left.
-func (p *picker) fillWhole(parts []int, n int) (f groupSet, ok bool) {
+func (p *picker) fillWhole(parts []int, n int) (f division, ok bool) {
 	var at [maxWholeParts]portion
 	used := at[:0]
 	for n > 0 {
-		rest, done := p.lastWhole(parts, used, n)
+		rest, done := p.addLastCPUs(parts, used, n)
 		if done {
 			used, n = rest, 0
 			break
 		}
-		next := p.mostWhole(parts, used)
+		next := p.partWithMostWhole(parts, used)
 		if next < 0 {
 			break
 		}
@@ -37,8 +37,8 @@ func (p *picker) fillWhole(parts []int, n int) (f groupSet, ok bool) {
 // maxWholeParts is the largest number of parts in a result of fillWhole.
 const maxWholeParts = 64
 
-// mostWhole returns the unused part with the most CPUs in whole cores; -1 if no unused part has whole cores.
-func (p *picker) mostWhole(parts []int, used []portion) int {
+// partWithMostWhole returns the unused part with the most CPUs in whole cores; -1 if no unused part has whole cores.
+func (p *picker) partWithMostWhole(parts []int, used []portion) int {
 	best := -1
 	for _, part := range parts {
 		if p.wholeCoreCount[part] > 0 && !isUsed(used, part) && (best < 0 || p.wholeCoreCount[part] > p.wholeCoreCount[best]) {
@@ -48,9 +48,9 @@ func (p *picker) mostWhole(parts []int, used []portion) int {
 	return best
 }
 
-// lastWhole adds the last n CPUs to a portion of a part that is already used, or as a portion of another part. The
+// addLastCPUs adds the last n CPUs to a portion of a part that is already used, or as a portion of another part. The
 // result done is false if this would split more cores than necessary.
-func (p *picker) lastWhole(parts []int, used []portion, n int) (portions []portion, done bool) {
+func (p *picker) addLastCPUs(parts []int, used []portion, n int) (portions []portion, done bool) {
 	least := int16(0)
 	if n%p.tree.maxThreads != 0 {
 		least = 1

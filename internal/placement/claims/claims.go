@@ -21,8 +21,8 @@ type Policy struct{ placement.Policy }
 // errClaimsDecide is the reason why the agent does not give a container CPUs of its own.
 var errClaimsDecide = errors.New("under authority: dra, resource claims decide who owns CPUs: give the pod a resource claim for CPUs")
 
-// Terms returns the terms of the other policy with one change: the agent itself does not give the container CPUs of its
-// own. The container owns the CPUs of its resource claims.
+// Terms returns the conditions under which a container owns CPUs: the conditions of the other policy with one change.
+// The agent itself does not give the container CPUs. The container owns the CPUs of its resource claims.
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
 	t := p.Policy.Terms(m, s).WithoutGrants(errClaimsDecide)
 	t.ByClaims = true
@@ -32,7 +32,7 @@ func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms 
 	return t
 }
 
-// PartOf returns the part of the node in which the other policy placed a container.
+// PartOf returns the name of the part of the node in which the other policy placed the containers of a group.
 func (p Policy) PartOf(g placement.CPUGroup) string { return placement.PartOf(p.Policy, g) }
 
 // SchedulingOf returns the scheduling class that the other policy chooses for a container.
@@ -40,7 +40,7 @@ func (p Policy) SchedulingOf(s placement.Subject) (lifecycle.SchedulingClass, []
 	return placement.SchedulingOf(p.Policy, s)
 }
 
-// BalloonOf returns the name of the nth balloon of a container's type in the other policy.
+// BalloonOf returns the name of the nth balloon of a container's balloon type, as the other policy names it.
 func (p Policy) BalloonOf(s placement.Subject, nth int) string {
 	return placement.BalloonOf(p.Policy, s, nth)
 }
@@ -75,7 +75,8 @@ func externalGrant(m *topology.Machine, all *lifecycle.ClaimGrant) placement.Ext
 	return g
 }
 
-// refusedGrant returns a grant without CPUs. It has the problems of g, and the problems in more.
+// refusedGrant returns a grant without CPUs. The grant has the problems of g, and further problems from the parameter
+// more.
 func refusedGrant(g placement.ExternalGrant, more ...lifecycle.Problem) placement.ExternalGrant {
 	problems := append(append([]lifecycle.Problem(nil), g.Problems...), more...)
 	return placement.ExternalGrant{From: g.From, SentenceStart: g.SentenceStart, Problems: problems}

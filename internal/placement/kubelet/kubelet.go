@@ -18,9 +18,10 @@ type Policy struct{ placement.Policy }
 // errKubeletDecides is the reason why the agent grants no CPUs with this policy.
 var errKubeletDecides = errors.New("under authority: kubelet, the kubelet's static CPU manager decides who owns CPUs: it gives CPUs to containers of Guaranteed pods that request whole CPUs")
 
-// Terms returns the terms of the embedded policy, except that the agent grants no CPUs itself. A container owns the
-// CPUs that the kubelet's PodResources API reports for it. If the API reports nothing, the agent looks at the kubelet's
-// request to the runtime: placement.KubeletCPUsByRequest says whether the CPUs in it are a grant to the container.
+// Terms returns the conditions under which a container owns CPUs: the conditions of the embedded policy, except that
+// the agent itself grants no CPUs. A container owns the CPUs that the kubelet's PodResources API reports for the
+// container. If the API reports nothing, the kubelet's request to the runtime decides: a container of a Guaranteed pod
+// owns the CPUs of this request if they are as many CPUs as the pod's author requested for the container.
 func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms {
 	t := p.Policy.Terms(m, s).WithoutGrants(errKubeletDecides)
 	if s.Requested != nil {
@@ -29,7 +30,7 @@ func (p Policy) Terms(m *topology.Machine, s placement.Subject) placement.Terms 
 	return t
 }
 
-// PartOf returns the name of the part of the node in which the embedded policy placed a group of containers.
+// PartOf returns the name of the part of the node in which the embedded policy placed the containers of a group.
 func (p Policy) PartOf(g placement.CPUGroup) string { return placement.PartOf(p.Policy, g) }
 
 // SchedulingOf returns the scheduling class that the embedded policy chooses for a container.
@@ -42,8 +43,8 @@ func (p Policy) BalloonOf(s placement.Subject, nth int) string {
 	return placement.BalloonOf(p.Policy, s, nth)
 }
 
-// Share assigns a container by the embedded policy. It allows only the NUMA nodes to which the kubelet's memory manager
-// bound the container's memory.
+// Share lets the embedded policy choose where a container without own CPUs runs. If the kubelet's memory manager bound
+// the container's memory to NUMA nodes, the policy can choose only these nodes.
 func (p Policy) Share(v placement.View, s placement.Subject) placement.Assignment {
 	s.AllowedNodes = memoryNodes(s)
 	return p.Policy.Share(v, s)

@@ -12,7 +12,7 @@ import (
 // Policy is the policy for placement.policy: none.
 type Policy struct{}
 
-// Terms lets containers own only CPUs that a scheduler assigned.
+// Terms returns the zero Terms: a container owns CPUs only if a scheduler assigned them to the container.
 func (Policy) Terms(*topology.Machine, placement.Subject) placement.Terms { return placement.Terms{} }
 
 // Choose returns an error, because this policy chooses no CPUs. Containers that own CPUs because of an

@@ -2,15 +2,15 @@ package numahints
 
 import "math/bits"
 
-// cover returns the best set of size nodes that has enough of every resource; ok is false if there is no such set, or
-// if the work is used up before. It tries nodes from the highest index down, so that the first set that it finds is the
-// lowest number as a Mask.
+// cover returns the best set of nodes that has exactly size members and enough of every resource. ok is false if there
+// is no such set, or if the search uses up its work before it finds one. It tries nodes from the highest index down, so
+// the first set that it finds is the one with the lowest value as a Mask.
 func (s *search) cover(size int, counts []*Counts) (best Mask, ok bool) {
 	return s.coverWithin(size, counts, computeMaxCounts(counts, s.nodeCount, size))
 }
 
-// coverWithin is cover for a caller that has already computed maxCounts: the result of computeMaxCounts for this or a
-// larger size.
+// coverWithin does the same as cover, for a caller that already has the result of computeMaxCounts for this size or a
+// larger size (maxCounts).
 func (s *search) coverWithin(size int, counts []*Counts, maxCounts [][][]uint64) (best Mask, ok bool) {
 	c := coverSearch{search: s, counts: counts, need: make([]uint64, len(counts)), maxCount: maxCounts}
 	for i, r := range counts {
@@ -32,8 +32,9 @@ type coverSearch struct {
 	bestDistance int // sum of the distances in best; only with PreferClosest
 }
 
-// try decides whether node i and the nodes below it belong to the set. size is the number of nodes that are still to be
-// chosen. distances is the sum of the distances between the chosen nodes. try reports whether the search is over.
+// try decides whether the node with index i and the nodes below it belong to the set. size is the number of nodes that
+// are still missing in the set. distances is the sum of the distances between the nodes chosen so far. try returns true
+// if the whole search is over.
 func (c *coverSearch) try(i, size int, chosen Mask, distances int) (done bool) {
 	if !c.spendWork(len(c.counts)) {
 		return true

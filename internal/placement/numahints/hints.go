@@ -141,8 +141,8 @@ func insertDescending(sorted []uint64, a uint64) []uint64 {
 // hintsOn returns the hints of c on a machine with n nodes, sorted by size, then by Mask. n is less than MaxNodes.
 func (c *Counts) hintsOn(n int) []Hint { return c.hintsUpTo(n, n) }
 
-// hintsUpTo returns the hints of c on a machine with n nodes that have at most maxSize nodes, sorted by size, then by
-// Mask.
+// hintsUpTo returns, for a machine with n nodes, those hints of c that have at most maxSize nodes. The hints are sorted
+// by size, then by Mask.
 func (c *Counts) hintsUpTo(n, maxSize int) []Hint {
 	best, out := c.minNodes(n), []Hint{}
 	for size := 1; size <= maxSize; size++ {

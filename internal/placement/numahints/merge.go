@@ -17,7 +17,7 @@ func (s *search) merge(resources []Resource) Hint {
 	for _, m := range s.intersections(target, lists) {
 		if len(counts) > 0 {
 			var ok bool
-			if m, ok = s.subset(target, m, counts); !ok {
+			if m, ok = s.bestSubset(target, m, counts); !ok {
 				continue
 			}
 		}
@@ -34,9 +34,10 @@ func (s *search) merge(resources []Resource) Hint {
 	return *best
 }
 
-// splitHints returns the hints of all resources that have a preference. lists has the hints that are listed one by one.
-// On a machine with few nodes, the function list converts all Counts to such hints. On any other machine, counts has
-// the Counts as they are. A resource that is not available gets a list with one hint, which is not preferred.
+// splitHints splits the hints of all resources that have a preference into lists and counts. lists has the hints of a
+// resource one by one. On a machine with few nodes, the function list converts all Counts to such lists. On any other
+// machine, splitHints returns the Counts unchanged in counts. A resource that is not available gets a list with one
+// hint, which is not preferred.
 func (s *search) splitHints(resources []Resource, list func(*Counts, int) []Hint) (lists [][]Hint, counts []*Counts) {
 	for _, r := range resources {
 		switch c := r.Counts; {
@@ -87,8 +88,9 @@ func (s *search) mergePreferred(lists [][]Hint, counts []*Counts) (Hint, bool) {
 	return Hint{Nodes: best, Preferred: true}, best != 0
 }
 
-// preferredOfLists returns the sets that all lists prefer. any reports that each list has a preferred hint for which
-// the nodes do not matter. Such a hint is compatible with every set of the other lists, so these sets count, too.
+// preferredOfLists returns the sets that all lists prefer. A list can have a preferred hint for which the nodes do not
+// matter (Any). Such a list counts as if it preferred every set of the other lists. any is true if every list has such
+// a hint.
 func (s *search) preferredOfLists(lists [][]Hint) (sets []Mask, any bool) {
 	any = true
 	for _, list := range lists {
@@ -128,8 +130,9 @@ func keepListed(sets, sorted []Mask) []Mask {
 // maxSets limits the number of intersections on machines with more than exhaustiveNodes nodes.
 const maxSets = 64
 
-// intersections returns all intersections of one hint of each list, without the empty set. If there are too many, it
-// returns those whose sizes are the best. target is the best size (see sizeRank).
+// intersections takes one hint of each list and intersects these hints, in all combinations. It returns the
+// intersections that are not empty. If there are too many, it returns those with the best sizes: target is the best
+// size, and sizeRank gives the order of the others.
 func (s *search) intersections(target int, lists [][]Hint) []Mask {
 	sets := []Mask{s.allNodes}
 	for _, list := range lists {

@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// numeric is Katalyst's policy. The resources in Options.AlignedResources get the same set of nodes, and at least one
+// applyNumeric is Katalyst's policy. The resources in Options.AlignedResources get the same set of nodes, and at least one
 // of these resources prefers this set. The sets of all resources form a chain: each set contains the next. numeric
 // takes the chain in which the most resources outside of AlignedResources get a preferred hint. Of equal chains, it
 // takes the one with fewer nodes, then the one with the lower Masks. Katalyst compares only resources that are
 // neighbours in its list, so its result depends on their order. numeric counts all preferred hints, so the order does
 // not matter.
-func (s *search) numeric(resources []Resource) Result {
+func (s *search) applyNumeric(resources []Resource) Result {
 	c := chains{search: s, choices: make([]Hint, len(resources))}
 	for i, r := range resources {
 		if r.Counts == nil && r.Hints != nil && len(r.Hints) == 0 || r.Counts != nil && !r.Counts.fits(s.allNodes) {
@@ -50,8 +50,8 @@ func (c *chains) chooseSmall(resources []Resource) bool {
 	return false
 }
 
-// listItems fills c.items. It converts Counts only to hints of at most maxSize nodes. It returns false if there are too
-// many items.
+// listItems fills c.items, the resources or groups of resources that each get one set of nodes. It converts Counts only
+// to hints of at most maxSize nodes. It returns false if there are too many items.
 func (c *chains) listItems(resources []Resource, maxSize int) bool {
 	c.possibleHints, c.items = c.possibleHintsOf(resources, maxSize), nil
 	var aligned []int
@@ -177,8 +177,9 @@ func findHint(hints []Hint, nodes Mask) (at int, found bool) {
 	return slices.BinarySearchFunc(hints, nodes, func(h Hint, m Mask) int { return bySize(h.Nodes, m) })
 }
 
-// alignedSets returns the sets that are possible for all aligned resources and that at least one of these prefers. free
-// means that the nodes do not matter to another aligned resource. Every common set then counts as preferred.
+// alignedSets returns the sets that are possible for all aligned resources. At least one of these resources must prefer
+// the set. If free is true, the nodes do not matter to another aligned resource, and alignedSets then returns all sets
+// that are possible.
 func alignedSets(options [][]Hint, aligned []int, free bool) []Hint {
 	both := options[aligned[0]]
 	for _, i := range aligned[1:] {
@@ -260,7 +261,8 @@ func (c *chains) takeSet(rest [][]Hint) (one candidateSet) {
 	return one
 }
 
-// chainStep is a chain of sets. It adds one set to the chain of an earlier step.
+// chainStep stands for one chain of sets: the chain of an earlier step, and one more set that contains all sets of the
+// earlier chain.
 type chainStep struct {
 	from      int    // the index of the earlier step; -1 for the empty chain
 	set       int    // the index of the added set
@@ -268,14 +270,14 @@ type chainStep struct {
 	preferred uint64 // the items that prefer a set of the chain
 }
 
-// covers reports whether s is at least as good as o: s places every item that o places, and each item that prefers a
-// set of o also prefers a set of s.
+// covers reports whether the chain s is at least as good as the chain o. The chain s must have a possible set for every
+// item for which o has one. Each item that prefers a set of o must also prefer a set of s.
 func (s *chainStep) covers(o *chainStep) bool {
 	return o.placed&^s.placed|o.preferred&^s.preferred == 0
 }
 
-// choose places all items on the best chain of sets with at most maxSize nodes. It returns false if there is no such
-// chain, or if larger sets may give a better chain.
+// choose finds the best chain of sets with at most maxSize nodes that has a possible set for each item, and gives each
+// item a set of this chain. It returns false if there is no such chain, or if larger sets may give a better chain.
 func (c *chains) choose(maxSize int) bool {
 	all := uint64(1)<<len(c.items) - 1
 	steps := []chainStep{{from: -1, set: -1}}
@@ -338,8 +340,9 @@ func (c *chains) setHint(it item, nodes Mask) {
 	}
 }
 
-// extend adds steps whose added set is sets[at]. It adds no step that is not better than the step that it continues,
-// and no step that another new step covers.
+// extend adds new steps: each continues one of the present chains with the set sets[at]. It adds no step that is not
+// better than the chain that it continues. If one new step is at least as good as another, it keeps only the better
+// one.
 func (c *chains) extend(steps []chainStep, sets []candidateSet, at int) []chainStep {
 	here, first := sets[at], len(steps)
 	for i := 0; i < first && c.spendWork(1); i++ {

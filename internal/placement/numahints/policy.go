@@ -73,10 +73,10 @@ func Merge(n int, resources []Resource, o Options) Result {
 	var r Result
 	switch o.Policy {
 	case SingleNode:
-		r = s.single(resources)
+		r = s.applySingleNode(resources)
 		r.Admitted = r.Preferred
 	case Numeric:
-		r = s.numeric(resources)
+		r = s.applyNumeric(resources)
 	case BestEffort, Restricted:
 		best := s.merge(resources)
 		r = Result{Nodes: best.Nodes, Preferred: best.Preferred, Admitted: best.Preferred || o.Policy == BestEffort}

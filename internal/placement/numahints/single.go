@@ -1,8 +1,8 @@
 package numahints
 
-// single applies the policy single-numa-node. It uses only preferred hints with one node, and preferred hints for which
+// applySingleNode applies the policy single-numa-node. It uses only preferred hints with one node, and preferred hints for which
 // the nodes do not matter.
-func (s *search) single(resources []Resource) Result {
+func (s *search) applySingleNode(resources []Resource) Result {
 	lists := make([][]Hint, 0, len(resources))
 	for _, r := range resources {
 		if r.Counts != nil || r.Hints != nil {

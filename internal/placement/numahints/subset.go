@@ -2,9 +2,10 @@ package numahints
 
 import "math/bits"
 
-// subset returns the best set that is the intersection of the mask outer and one hint of each of the counts. ok is
-// false if one of the counts has no hints. target is the best size (see sizeRank).
-func (s *search) subset(target int, outer Mask, counts []*Counts) (m Mask, ok bool) {
+// bestSubset chooses one hint of each element of counts, and intersects these hints and the mask outer. It returns the best
+// set that it can get in this way. ok is false if an element of counts has no hints. target is the best size (see
+// sizeRank).
+func (s *search) bestSubset(target int, outer Mask, counts []*Counts) (m Mask, ok bool) {
 	for _, c := range counts {
 		if !c.fits(s.allNodes) {
 			return 0, false
@@ -17,20 +18,20 @@ func (s *search) subset(target int, outer Mask, counts []*Counts) (m Mask, ok bo
 		return outer, true
 	}
 	for size := target; size >= 1; size-- {
-		if m := s.subsetOf(size, outer, counts); m != 0 {
+		if m := s.bestSubsetOfSize(size, outer, counts); m != 0 {
 			return m, true
 		}
 	}
 	for size := target + 1; size < outer.Len(); size++ {
-		if m := s.subsetOf(size, outer, counts); m != 0 {
+		if m := s.bestSubsetOfSize(size, outer, counts); m != 0 {
 			return m, true
 		}
 	}
 	return outer, true // the hint with all nodes is possible for each of the counts
 }
 
-// subsetOf returns the best of those sets of subset that have the given size; 0 if there is none.
-func (s *search) subsetOf(size int, outer Mask, counts []*Counts) (best Mask) {
+// bestSubsetOfSize does the same as subset, but only for sets with size nodes. It returns 0 if there is no such set.
+func (s *search) bestSubsetOfSize(size int, outer Mask, counts []*Counts) (best Mask) {
 	nodes := outer.Indices()
 	if size > len(nodes) || size < 1 {
 		return 0
@@ -41,7 +42,7 @@ func (s *search) subsetOf(size int, outer Mask, counts []*Counts) (best Mask) {
 			return best
 		}
 		m := expandBits(set, nodes)
-		if (best == 0 || s.isBetterSet(m, best)) && s.reachable(m, outer, counts) {
+		if (best == 0 || s.isBetterSet(m, best)) && s.isIntersection(m, outer, counts) {
 			if best = m; !s.options.PreferClosest {
 				return best // the first has the lowest value
 			}
@@ -75,9 +76,9 @@ func expandBits(set uint64, nodes []int) (m Mask) {
 // maxAssign is the largest number of steps in one call of reachable.
 const maxAssign = 4096
 
-// reachable reports whether m is the intersection of the mask outer and one hint of each of the counts. A hint may have
-// nodes outside of m, if each of these nodes is missing in another hint or in outer.
-func (s *search) reachable(m, outer Mask, counts []*Counts) bool {
+// isIntersection reports whether m is the intersection of the mask outer and one hint of each element of counts. A hint can
+// have nodes outside of m, if each of these nodes is missing in another hint or in outer.
+func (s *search) isIntersection(m, outer Mask, counts []*Counts) bool {
 	outside, rest := s.allNodes&^outer, outer&^m
 	slack := make([]uint64, len(counts))
 	for i, c := range counts {
@@ -94,8 +95,8 @@ func (s *search) reachable(m, outer Mask, counts []*Counts) bool {
 	return s.assign(rest, counts, slack, &steps)
 }
 
-// assign chooses, for each of the nodes in rest, one of the counts whose hint leaves the node out. It reports whether
-// this is possible. slack has, for each of the counts, the amount on the nodes in rest that its hint does not need.
+// assign chooses, for each node in rest, an element of counts whose hint leaves the node out. It reports whether this
+// is possible. slack has, for each element of counts, the amount on the nodes in rest that its hint does not need.
 func (s *search) assign(rest Mask, counts []*Counts, slack []uint64, steps *int) bool {
 	for rest != 0 {
 		i := bits.TrailingZeros64(uint64(rest))

@@ -150,7 +150,7 @@ func TestSingles(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}
-	if h := s.single([]Resource{{Name: "r", Hints: []Hint{f0(0)}}}); h.Preferred {
+	if h := s.applySingleNode([]Resource{{Name: "r", Hints: []Hint{f0(0)}}}); h.Preferred {
 		t.Errorf("a resource with no hint left: %+v", h)
 	}
 }

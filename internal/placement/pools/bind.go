@@ -10,19 +10,19 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// bind chooses NUMA nodes for a pod, and then CPUs of these nodes.
-func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Request, memory placement.Memory) (topology.Set, []choose.Reason, error) {
+// chooseNodesAndCPUs chooses NUMA nodes for a pod, and then CPUs of these nodes.
+func (p *Policy) chooseNodesAndCPUs(v placement.View, s placement.Subject, w choose.Request, memory placement.Memory) (topology.Set, []choose.Reason, error) {
 	numa := s.Intent.NUMA.V
 	if err := checkNodesExist(v.Machine, numa.IDs); err != nil {
 		return topology.Set{}, nil, err
 	}
-	q := choose.BindRequest{
+	q := choose.NodeSetRequest{
 		N: w.N, From: w.From, AllowedNodes: p.allowedNodes(v, s), Count: numa.Count, Even: numa.Even, Cores: w.Cores, WholeNodes: numa.Exclusive, FewestPackages: numa.BySocket, PreferEmptiest: w.PreferEmptiest,
 		Efficient: w.Efficient, Preferences: w.Preferences, Shared: w.Shared, Reserve: w.Reserve, Memory: memory.Bytes, FreeMemory: memory.FreeByNode,
 	}
 	q.Near, q.NearName = p.devices(v, s).near()
 	q.Count = cmp.Or(q.Count, len(numa.IDs), len(s.Intent.Nodes.V))
-	ids, why, err := p.bindWithReserve(q)
+	ids, why, err := p.chooseNodesWithReserve(q)
 	if err != nil {
 		return topology.Set{}, nil, err
 	}
@@ -50,16 +50,16 @@ func (p *Policy) bind(v placement.View, s placement.Subject, w choose.Request, m
 	return chosen.CPUs, append(why, chosen.Why...), err
 }
 
-// bindWithReserve chooses NUMA nodes. q.Reserve has the free CPUs that pools need on the nodes to which these pools are
-// bound. If possible, bindWithReserve leaves as many CPUs free as the pools need. But it does not choose more nodes
+// chooseNodesWithReserve chooses NUMA nodes. q.Reserve has the free CPUs that pools need on the nodes to which these pools are
+// bound. If possible, chooseNodesWithReserve leaves as many CPUs free as the pools need. But it does not choose more nodes
 // than without q.Reserve: the CPUs of pools can change later, whereas a container keeps the CPUs that it owns.
-func (p *Policy) bindWithReserve(q choose.BindRequest) (ids []int, why []choose.Reason, err error) {
-	ids, why, err = p.Tree.Bind(q)
+func (p *Policy) chooseNodesWithReserve(q choose.NodeSetRequest) (ids []int, why []choose.Reason, err error) {
+	ids, why, err = p.Tree.ChooseNodeSet(q)
 	if len(q.Reserve) == 0 || err == nil && len(ids) == 1 {
 		return ids, why, err
 	}
 	q.Reserve = nil
-	all, reason, errAll := p.Tree.Bind(q)
+	all, reason, errAll := p.Tree.ChooseNodeSet(q)
 	if errAll == nil && err == nil && len(all) >= len(ids) {
 		return ids, why, nil
 	}

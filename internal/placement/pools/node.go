@@ -23,7 +23,7 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 	}
 	if s.FirstPoolChoice && !s.PoolNode.Set && binds && in.NUMA.IsSet() && p.Sizing != nil {
 		var err error
-		if s.PoolNode, why, err = p.poolNode(v, s); err != nil {
+		if s.PoolNode, why, err = p.choosePoolNode(v, s); err != nil {
 			trouble = []lifecycle.Problem{{Key: in.NUMA.Key, Reason: err.Error(), Refused: true, Then: "the container is bound to no NUMA node"}}
 		}
 	}
@@ -35,9 +35,9 @@ func (p *Policy) Share(v placement.View, s placement.Subject) placement.Assignme
 	return a
 }
 
-// poolNode chooses the NUMA node for a container that shares CPUs of one node. All containers of a pod get
+// choosePoolNode chooses the NUMA node for a container that shares CPUs of one node. All containers of a pod get
 // the same node. The error is a sentence for users.
-func (p *Policy) poolNode(v placement.View, s placement.Subject) (node lifecycle.Opt[int], why []choose.Reason, err error) {
+func (p *Policy) choosePoolNode(v placement.View, s placement.Subject) (node lifecycle.Opt[int], why []choose.Reason, err error) {
 	if !s.CurrentCPUs.Empty() {
 		for _, n := range v.Machine.Nodes {
 			if n.CPUs.Contains(s.CurrentCPUs) && slices.Contains(p.allowedNodes(v, s), n.ID) {

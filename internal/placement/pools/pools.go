@@ -18,11 +18,11 @@ type Policy struct {
 	// Sizing makes shared pools as large as the requests of their containers. If it is nil, pools have their
 	// configured CPUs.
 	Sizing *Sizing
-	// Whole says for which QoS classes of pods a container owns CPUs without a request for class dedicated. Such a
+	// WholeCPUs says for which QoS classes of pods a container owns CPUs without a request for class dedicated. Such a
 	// container must request a whole number of CPUs, with a limit equal to the request.
-	Whole WholeCPUs
-	// Lend means that reclaimed containers may use the CPUs that pods of Koordinator's QoS class LSR own.
-	Lend bool
+	WholeCPUs WholeCPUs
+	// LendLSR means that reclaimed containers may use the CPUs that pods of Koordinator's QoS class LSR own.
+	LendLSR bool
 	// PreferEmptiest prefers the emptiest part of the machine with enough CPUs. If it is false, the policy
 	// prefers the fullest part with enough CPUs.
 	PreferEmptiest bool
@@ -64,13 +64,13 @@ func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms
 	in := s.Intent
 	t := placement.Terms{
 		ChoosesCPUsOrMemory: true, NearDevices: p.NearDevices,
-		Lent: p.Lend && in.ClassName == "LSR", ExclusiveNodes: in.NUMA.V.Exclusive && !in.CPUs.IsSet(),
+		Lent: p.LendLSR && in.ClassName == "LSR", ExclusiveNodes: in.NUMA.V.Exclusive && !in.CPUs.IsSet(),
 	}
 	switch {
 	case in.Class.V == intent.Dedicated:
 		t.CountBasis, t.Key = placement.CountByResources, in.Class.Key
 	case in.Class.IsSet():
-	case p.Whole != WholeNowhere && in.QoS == intent.Guaranteed, p.Whole == WholeAnywhere && in.QoS == intent.Burstable:
+	case p.WholeCPUs != WholeNowhere && in.QoS == intent.Guaranteed, p.WholeCPUs == WholeAnywhere && in.QoS == intent.Burstable:
 		t.CountBasis, t.Key = placement.CountWholeRequest, "placement.wholeCPUs"
 	}
 	return t
@@ -97,7 +97,7 @@ func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURe
 	case s.Intent.NUMA.IsSet():
 		q := p.requestFor(v, s, w.N, w.TakenOverCPUs)
 		q.From = q.From.Union(w.TakenOverCPUs)
-		cpus, why, err = p.bind(v, s, q, w.Memory)
+		cpus, why, err = p.chooseNodesAndCPUs(v, s, q, w.Memory)
 	default:
 		q := p.requestFor(v, s, w.N, w.TakenOverCPUs)
 		q.Memory, q.FreeMemory = w.Memory.Bytes, w.Memory.FreeByNode

@@ -40,9 +40,9 @@ func (p *Policy) hintsOf(s placement.Subject) hints {
 	return h
 }
 
-// isHintUsed reports whether the pod's annotations allow the hint of the device at path. They may exclude kinds of
-// hints, and have a deny list. The hint of a device on the deny list is used only if the device is also on the allow
-// list.
+// isHintUsed reports whether the pod's annotations allow the hint of the device at path. The annotations can exclude
+// kinds of hints. They can also have a deny list: if a device is on the deny list, its hint is used only if the device
+// is also on the allow list.
 func isHintUsed(s placement.Subject, path string) bool {
 	if kinds := s.Intent.HintKinds.V.Of(s.Name); kinds.IsSet() {
 		ofKubelet := strings.HasPrefix(path, placement.PodResourcesPrefix)

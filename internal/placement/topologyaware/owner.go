@@ -46,7 +46,7 @@ func ownerCriteria(h *hints) []criterion[ownerCandidate] {
 			if c.choice.sharedMilli > 0 { // the criterion before this one compares the free CPU time
 				return 0
 			}
-			return float64(c.choice.supply[c.partIndex].ownable)
+			return float64(c.choice.supply[c.partIndex].ownableCount)
 		}},
 		{firstPartReason, func(c ownerCandidate) float64 { return float64(-c.partIndex) }},
 	})
@@ -84,13 +84,13 @@ func (o *ownerChoice) best(skipped int) int {
 // fits reports whether part i has enough CPUs that the container can own. If the container also shares CPUs, the part
 // must then have enough CPU time left for sharedMilli.
 func (o *ownerChoice) fits(i int) bool {
-	return o.supply[i].ownable >= o.cpuCount && (o.sharedMilli == 0 || o.supply[i].leftMilli-int64(o.cpuCount)*milliOfCPU >= o.sharedMilli)
+	return o.supply[i].ownableCount >= o.cpuCount && (o.sharedMilli == 0 || o.supply[i].leftMilli-int64(o.cpuCount)*milliOfCPU >= o.sharedMilli)
 }
 
 // why returns a text for users: the chosen part best, and the first criterion by which it is better than the second
 // best part.
 func (o *ownerChoice) why(best int) string {
-	text := fmt.Sprintf("CPUs of %s, which has %d CPUs that containers can own", o.policy.tree[best].name, o.supply[best].ownable)
+	text := fmt.Sprintf("CPUs of %s, which has %d CPUs that containers can own", o.policy.tree[best].name, o.supply[best].ownableCount)
 	if next := o.best(best); next >= 0 {
 		_, by := compareBy(o.rank, ownerCandidate{o, best}, ownerCandidate{o, next})
 		text += ": compared with " + o.policy.tree[next].name + ", " + by

@@ -30,10 +30,10 @@ type Options struct {
 type Policy struct {
 	options Options
 	machine *topology.Machine
-	tree    tree
-	indexes partIndexes
-	chooser *choose.Tree
-	cores   placement.Cores
+	tree    tree            // the parts of the node
+	indexes partIndexes     // the indexes of the parts in tree, by the parts' names
+	chooser *choose.Tree    // chooses CPUs that are close to each other
+	cores   placement.Cores // the cores of the machine, with their threads
 }
 
 // New returns the policy for a machine.
@@ -50,10 +50,10 @@ const ConfigKey = "placement.topologyAware"
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	t := placement.Terms{ChoosesCPUsOrMemory: true, NearDevices: true, KeepsRequestedMemory: !p.options.PinMemory || preservesMemory(s), Threads: threadsOf(s), Memory: memoryOf(s)}
 	reserved, _ := p.wantsReserved(s)
-	milli, rest := wholeAndFraction(s.Requested)
+	milli, rest := requestAndFraction(s.Requested)
 	t.SharesFraction = s.Intent.QoS == intent.Guaranteed && rest > 0 && milli > milliOfCPU
 	shares, key := p.wantsShared(s)
-	t.Key = key // always set, because a container may still own CPUs from an earlier configuration
+	t.Key = key // always set, because a container can still own CPUs from an earlier configuration
 	switch {
 	case s.Intent.QoS != intent.Guaranteed || shares || reserved || preservesCPU(s) != "":
 	case !t.SharesFraction:
@@ -64,9 +64,9 @@ func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms
 	return t
 }
 
-// wholeAndFraction returns the CPU request in milli-CPUs, and the fraction of a CPU in this request, also in
+// requestAndFraction returns the CPU request in milli-CPUs, and the fraction of a CPU in this request, also in
 // milli-CPUs. Both are 0 if the request differs from the limit.
-func wholeAndFraction(r *lifecycle.Resources) (milli, rest int64) {
+func requestAndFraction(r *lifecycle.Resources) (milli, rest int64) {
 	if r == nil {
 		return 0, 0
 	}
@@ -103,21 +103,21 @@ func (p *Policy) Layout(pools *placement.Pools, d placement.Demand) *placement.L
 	l := pools.DefaultLayout(d)
 	l.Policy, l.OneThread = p, p.cores.OneOfEach
 	if b := d.Previous; b != nil && b.Policy == placement.Policy(p) && b.Pools == *pools && b.Demand.OwnedCPUs == d.OwnedCPUs {
-		l.Tree = b.Tree // layouts can share the map, because nothing changes it later
+		l.CPUsByPart = b.CPUsByPart // layouts can share the map, because nothing changes it later
 		return l
 	}
-	l.Tree = make(map[placement.PoolID]topology.Set, len(p.tree))
+	l.CPUsByPart = make(map[placement.PoolID]topology.Set, len(p.tree))
 	sharable := pools.Shared.Minus(pools.Reserved).Minus(d.OwnedCPUs)
 	if plain := sharable.Minus(p.machine.IsolatedCPUs()); !plain.Empty() {
 		sharable = plain
 	}
 	for _, part := range p.tree {
-		l.Tree[placement.PoolID{Name: part.name}] = part.cpus.And(sharable)
+		l.CPUsByPart[placement.PoolID{Name: part.name}] = part.cpus.And(sharable)
 	}
 	return l
 }
 
-// Share places a container that shares CPUs in a part of the node. The container may also own CPUs; then it shares CPUs
+// Share places a container that shares CPUs in a part of the node. If the container also owns CPUs, it shares CPUs only
 // for the rest of its request.
 func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assignment) {
 	if v.PlacementOff {
@@ -159,8 +159,8 @@ func (p *Policy) Share(v placement.View, s placement.Subject) (a placement.Assig
 // errTooFewCPUs is the reason why a container cannot own CPUs.
 var errTooFewCPUs = errors.New("in every part of the node, the requests of other containers leave too few CPUs")
 
-// Choose chooses the CPUs of a container that owns CPUs: isolated CPUs, or CPUs in the best part of the node that has
-// enough CPUs (ownerCriteria).
+// Choose chooses the CPUs of a container that owns CPUs: isolated CPUs, or CPUs in one part of the node. Of the parts
+// that have enough CPUs, this is the best by the criteria of ownerCriteria.
 func (p *Policy) Choose(v placement.View, s placement.Subject, w placement.CPURequest) (placement.Assignment, error) {
 	if !w.UsableCPUs.Empty() && w.N <= w.OwnedCPUs.Len() {
 		return placement.Assignment{CPUs: p.pick(w.N, w.UsableCPUs, w.UsableCPUs)}, nil

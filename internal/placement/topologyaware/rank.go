@@ -22,8 +22,8 @@ type request struct {
 	rank           []criterion[candidate] // the criteria of sharingCriteria
 	// unlimitedLevel is the level of the part in which a Burstable container without a CPU limit is placed.
 	unlimitedLevel Level
-	// owns are the CPUs that the container owns. The chosen part must contain these CPUs.
-	owns topology.Set
+	// ownedCPUs are the CPUs that the container owns. The chosen part must contain these CPUs.
+	ownedCPUs topology.Set
 }
 
 // newRequest makes the request of the container s.
@@ -32,9 +32,9 @@ func (p *Policy) newRequest(v placement.View, s placement.Subject) *request {
 	if s.Requested != nil {
 		r.requestedMilli, r.limit = intent.MilliFromShares(s.Requested.CPU.Shares.V), intent.LimitMilli(&s.Requested.CPU)
 	}
-	if r.owns = s.OwnedByContainer; !r.owns.Empty() {
+	if r.ownedCPUs = s.OwnedByContainer; !r.ownedCPUs.Empty() {
 		r.rank = sharingCriteria(&r.hints)
-		r.requestedMilli = max(intent.LimitMilli(&s.Requested.CPU)-int64(r.owns.Len())*milliOfCPU, 0)
+		r.requestedMilli = max(intent.LimitMilli(&s.Requested.CPU)-int64(r.ownedCPUs.Len())*milliOfCPU, 0)
 		return r
 	}
 	r.affinity, r.hints = p.affinityOf(v, s), p.hintsOf(s)
@@ -47,7 +47,7 @@ func (p *Policy) newRequest(v placement.View, s placement.Subject) *request {
 
 // The values are those of affinityScore in nri-plugins 0.14, topology-aware.
 const (
-	colocationWeight = 10   // the weight of each container near which colocatePods or colocateNamespaces places another one
+	colocationWeight = 10   // attraction between containers of a pod or namespace (colocatePods, colocateNamespaces)
 	affinityPerLevel = 0.75 // the factor by which an affinity becomes smaller with each level of distance
 )
 
@@ -87,8 +87,11 @@ type candidate struct {
 	partIndex int
 }
 
+// supply returns the free CPUs and the free CPU time of the part.
 func (c candidate) supply() *partSupply { return &c.request.supply[c.partIndex] }
-func (c candidate) part() *nodePart     { return &c.request.policy.tree[c.partIndex] }
+
+// part returns the part itself.
+func (c candidate) part() *nodePart { return &c.request.policy.tree[c.partIndex] }
 
 // shortage is 0 if the part has as much free CPU time as the container requests. Otherwise it is the missing
 // CPU time as a negative number.
@@ -161,6 +164,7 @@ func boolValue(b bool) float64 {
 	return 0
 }
 
+// burstable reports whether the container's pod has the QoS class Burstable.
 func (r *request) burstable() bool { return r.qos == intent.Burstable }
 
 // unlimited reports whether the container is Burstable and has no CPU limit.
@@ -188,7 +192,7 @@ func (r *request) compare(a, b int) (better int, by string) {
 func (r *request) best(skipped int) int {
 	best := -1
 	for i := range r.policy.tree {
-		if i == skipped || !r.policy.tree[i].cpus.Contains(r.owns) {
+		if i == skipped || !r.policy.tree[i].cpus.Contains(r.ownedCPUs) {
 			continue
 		}
 		if best >= 0 {

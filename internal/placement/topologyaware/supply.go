@@ -13,17 +13,17 @@ type supply []partSupply
 
 // partSupply has the free CPUs and the free CPU time of one part of the node.
 type partSupply struct {
-	// sharable are the CPUs that containers of the part share. The field members is the number of containers that
-	// share CPUs of this part or of a smaller part in it. The field milli is the sum of the CPU requests of these
+	// sharable are the CPUs that containers of the part share. The field members is the number of containers that share
+	// CPUs of this part or of a smaller part in it. The field requestedMilli is the sum of the CPU requests of these
 	// containers, in milli-CPUs.
 	sharable       topology.Set
 	requestedMilli int64
 	members        int
-	// ownable is how many CPUs of the part a new owner can get. In this part, and in each part that contains it or is
-	// in it, enough CPUs are left for the containers that share CPUs there.
-	ownable int
-	// leftMilli is the CPU time that no container has requested, in milli-CPUs. It is the smallest such number of this
-	// part and of all parts that contain this part.
+	// ownableCount is how many CPUs of the part a new owner can get. Then enough CPUs are still left for the containers that
+	// share CPUs in this part, in each smaller part in it, and in each larger part that contains it.
+	ownableCount int
+	// leftMilli is the CPU time in milli-CPUs that a new container can still request. It is limited by the CPU time
+	// that is left in this part and in each part that contains this part.
 	leftMilli int64
 }
 
@@ -32,7 +32,7 @@ func (p *Policy) supply(l *placement.Layout) supply {
 	s := make(supply, len(p.tree))
 	for i := range p.tree {
 		o, w := &s[i], placement.PoolID{Name: p.tree[i].name}
-		o.sharable = l.Tree[w]
+		o.sharable = l.CPUsByPart[w]
 		need, _ := l.Demand.Needs.OfPool(w)
 		o.requestedMilli, o.members = o.requestedMilli+need.MilliCPUs, o.members+need.Members
 		if parent := p.tree[i].parent; parent >= 0 {
@@ -53,11 +53,11 @@ func (p *Policy) supply(l *placement.Layout) supply {
 // countOwnable sets the field ownable of each part. A container can get only CPUs in the set free.
 func (p *Policy) countOwnable(s supply, free topology.Set) {
 	for i := range s {
-		s[i].ownable = min(s[i].spareCount(), p.ownCPUs(i).And(free).Len()+p.sumOfChildren(i, func(child int) int { return s[child].ownable }))
+		s[i].ownableCount = min(s[i].spareCount(), p.ownCPUs(i).And(free).Len()+p.sumOfChildren(i, func(child int) int { return s[child].ownableCount }))
 	}
 	for i := len(s) - 1; i >= 0; i-- {
 		if parent := p.tree[i].parent; parent >= 0 {
-			s[i].ownable = min(s[i].ownable, s[parent].ownable)
+			s[i].ownableCount = min(s[i].ownableCount, s[parent].ownableCount)
 		}
 	}
 }

@@ -6,15 +6,14 @@ const (
 	FromCopy   = "copy on this node"
 )
 
-// From says where this part of the configuration comes from. Until the API server answers, it comes from the copy that
-// the agent has stored on the node (FromCopy), and then from the API server (FromServer). From is "" if the API server
-// has not answered and there is no copy.
+// ClusterConfig is the part of the configuration that comes from the API server.
 type ClusterConfig struct {
-	// Waiting names the object at the API server that the agent has not read yet and needs before it uses this
-	// configuration; "" if the agent does not wait.
+	// From says where this part of the configuration comes from. Until the API server answers, it comes from the copy
+	// that the agent has stored on the node (FromCopy), and then from the API server (FromServer). From is "" if the
+	// API server has not answered and there is no copy.
 	From string `json:"from,omitempty"`
-	// Waiting says for what the agent waits before it knows the configuration at the API server; "" if it does not
-	// wait.
+	// Waiting names the object at the API server that the agent has not read yet and needs before it uses this part of
+	// the configuration; "" if the agent does not wait.
 	Waiting string `json:"waiting,omitempty"`
 	// Layers are the objects in force, such as ConfigMaps, whose keys override the node's file. Later objects override
 	// earlier ones.

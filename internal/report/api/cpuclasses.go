@@ -14,8 +14,8 @@ type CPUClasses struct {
 
 // CPUClassCounts has the numbers in CPUClasses, for metrics.
 type CPUClassCounts struct {
-	Without int    // number of CPUs that have neither the class nor the original values that they should have
-	Repairs uint64 // number of values that the agent wrote again after another program had changed them
+	WithoutClass int    // number of CPUs that do not have their class, or not their original values if they should have no class
+	Repairs      uint64 // number of values that the agent wrote again after another program had changed them
 }
 
 // CPUClass is a class and the CPUs that have it.

@@ -31,7 +31,8 @@ func (d *ContainerDemotion) Text() string {
 	return text
 }
 
-func (d *Demotion) lines(line addLine) {
+// addLines adds a line about moved memory.
+func (d *Demotion) addLines(line addLine) {
 	const label = "demotion"
 	switch {
 	case d == nil:

@@ -23,8 +23,8 @@ type DeviceOwner struct {
 // maxOwners is the largest number of owners that the report lists for one kind of devices.
 const maxOwners = 16
 
-// deviceLines adds lines about each kind of CDI devices: how many are used, and by which containers.
-func (n *Node) deviceLines(line addLine) {
+// addDeviceLines adds lines about each kind of CDI devices: how many are used, and by which containers.
+func (n *Node) addDeviceLines(line addLine) {
 	const label = "CDI devices"
 	for _, k := range n.CDIDevices {
 		if k.Total == 0 {

@@ -56,8 +56,8 @@ func (n *Node) Lines(now time.Time) []Line {
 	if o := n.Observed; o != nil {
 		line("mode", fmt.Sprintf("observe: nothing is changed; %s compared, %d differ (trimtab observe)", term.Count(o.Compared, "value"), o.Differ), Info)
 	}
-	n.faultLines(line)
-	n.sourceLines(line)
+	n.addFaultLines(line)
+	n.addSourceLines(line)
 	for _, c := range n.Contested {
 		if c.RepairReason != "" {
 			line("contested", c.RepairReason, Fault)
@@ -75,21 +75,21 @@ func (n *Node) Lines(now time.Time) []Line {
 			line("rules", fmt.Sprintf("%s: matched %d pods and containers", r.Name, r.Matched), Info)
 		}
 	}
-	n.HookServers.lines(line)
-	n.ResourcePlugins.lines(line)
-	n.CPUClasses.lines(line)
-	n.Demotion.lines(line)
-	n.deviceLines(line)
-	n.NRIHost.lines(line)
-	n.Cluster.lines(line, now)
+	n.HookServers.addLines(line)
+	n.ResourcePlugins.addLines(line)
+	n.CPUClasses.addLines(line)
+	n.Demotion.addLines(line)
+	n.addDeviceLines(line)
+	n.NRIHost.addLines(line)
+	n.Cluster.addLines(line, now)
 	return all
 }
 
 // addLine adds a line to an agent's report.
 type addLine func(label, text string, c Severity)
 
-// faultLines adds the faults of the agent itself.
-func (n *Node) faultLines(line addLine) {
+// addFaultLines adds the faults of the agent itself.
+func (n *Node) addFaultLines(line addLine) {
 	for _, text := range textLines(n.ConfigError) {
 		line("not in force", text, Fault)
 	}
@@ -112,9 +112,9 @@ func textLines(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' })
 }
 
-// sourceLines adds a line for each attachment, for each source of pod specs, and for the source of the kubelet's CPUs.
+// addSourceLines adds a line for each attachment, for each source of pod specs, and for the source of the kubelet's CPUs.
 // It also adds a line for each enabled hook that takes no effect, or of which it is unknown whether it takes effect.
-func (n *Node) sourceLines(line addLine) {
+func (n *Node) addSourceLines(line addLine) {
 	for _, a := range n.Attachments {
 		line("attachment", a.Text(), Info)
 	}
@@ -134,7 +134,8 @@ func (n *Node) sourceLines(line addLine) {
 	}
 }
 
-func (h *HookServers) lines(line addLine) {
+// addLines adds a line for each hook server.
+func (h *HookServers) addLines(line addLine) {
 	if h == nil {
 		return
 	}
@@ -146,7 +147,8 @@ func (h *HookServers) lines(line addLine) {
 	}
 }
 
-func (r *ResourcePlugins) lines(line addLine) {
+// addLines adds a line for each resource plugin, and for the last refused registration.
+func (r *ResourcePlugins) addLines(line addLine) {
 	const label = "resource plugins"
 	if r == nil {
 		return
@@ -165,7 +167,8 @@ func (r *ResourcePlugins) lines(line addLine) {
 	}
 }
 
-func (c *CPUClasses) lines(line addLine) {
+// addLines adds a line for each CPU class and each fault, and for repaired values.
+func (c *CPUClasses) addLines(line addLine) {
 	const label = "CPU classes"
 	if c == nil {
 		return
@@ -185,7 +188,8 @@ func (c *CPUClasses) lines(line addLine) {
 	}
 }
 
-func (h *NRIHost) lines(line addLine) {
+// addLines adds a line for the NRI host and for each of its plugins.
+func (h *NRIHost) addLines(line addLine) {
 	const label = "nri host"
 	switch {
 	case h == nil:
@@ -203,7 +207,9 @@ func (h *NRIHost) lines(line addLine) {
 	}
 }
 
-func (c *Cluster) lines(line addLine, now time.Time) {
+// addLines adds a line for the connection to the API server, and for each service that uses it. now is the time of the
+// report.
+func (c *Cluster) addLines(line addLine, now time.Time) {
 	const label = "API server"
 	if c == nil {
 		return

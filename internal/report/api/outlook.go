@@ -81,7 +81,8 @@ type Released struct {
 	// AlreadyReleased means that an earlier release had already restored the values. Restored then counts the values
 	// that already had their original value.
 	AlreadyReleased bool `json:"again,omitempty"`
-	// NeverRan means that no agent has run on the node: there is neither a state directory nor a key.
+	// NeverRan means that no agent has run on the node: there is neither a state directory (paths.state) nor a file
+	// with the agent's key (paths.key).
 	NeverRan bool `json:"nothing,omitempty"`
 	// Cluster says which objects of the agent were not removed from the API server, and why; "" if all were removed.
 	Cluster string `json:"cluster,omitempty"`

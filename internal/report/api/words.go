@@ -41,7 +41,8 @@ type Node struct {
 	// Rules are the rules of the configuration, in the order in which the agent evaluates them.
 	Rules    []Rule       `json:"rules,omitempty"`
 	PodSpecs []SpecSource `json:"podSpecs,omitempty"`
-	// Grants is the source of the devices that the kubelet assigned.
+	// Grants is the state of the kubelet's PodResources API, from which the agent knows which devices the kubelet
+	// assigned.
 	Grants *SpecSource `json:"deviceGrants,omitempty"`
 	// KubeletCPUs says how the agent knows which CPUs the kubelet has assigned. It is "" if the kubelet assigns no CPUs
 	// (placement.authority is not kubelet).
@@ -107,8 +108,8 @@ func (s SpecSource) State() string {
 // Hook is a hook, and whether it can take effect on this node.
 type Hook struct {
 	Name    string            `json:"name"`
-	Enabled bool              `json:"enabled"` // in the configuration
-	Finding lifecycle.Finding `json:"effective"`
+	Enabled bool              `json:"enabled"`   // in the configuration
+	Finding lifecycle.Finding `json:"effective"` // whether the hook can take effect, and why not
 }
 
 // Effective says whether the hook can take effect, and why not.
@@ -123,8 +124,8 @@ func (h Hook) Effective() string {
 // since the agent started.
 type Rule struct {
 	Name    string `json:"name"`
-	Match   string `json:"match"`
-	Matched uint64 `json:"matched"`
+	Match   string `json:"match"`   // the rule's condition
+	Matched uint64 `json:"matched"` // number of pods and containers
 }
 
 // HookServers is the state of the hook servers, which are external policies. The agent calls the servers in the order
@@ -155,7 +156,7 @@ func (h HookServer) State() string {
 	case !h.InForce:
 		s = "not in force"
 	case h.Suspended:
-		s += ", not called for now"
+		s += ", calls are paused"
 	}
 	if h.Calls > 0 {
 		s += fmt.Sprintf(", %d calls, %d failed", h.Calls, h.Failed)
@@ -177,7 +178,8 @@ type Attachment struct {
 	// "" if the runtime did not report them.
 	RequestTimeout      string `json:"requestTimeout,omitempty"`
 	RegistrationTimeout string `json:"registrationTimeout,omitempty"`
-	// Unsupported has the fields that newer versions of the runtime support and this version does not.
+	// Unsupported has the container fields that plugins can set in newer versions of the runtime, but not in this
+	// version.
 	Unsupported []string `json:"lacks,omitempty"`
 	Error       string   `json:"error,omitempty"`
 	// WhyActive says why the agent chose this attachment. It is "" if the configuration names the attachment (attach is
@@ -191,10 +193,10 @@ func (a Attachment) Live() bool { return a.State == "connected" || a.State == "s
 // NodeCPUs says who may use which CPUs of a node. The CPUs are lists in the format of the kernel, such as 0-3,8.
 type NodeCPUs struct {
 	Online    string  `json:"online"`
-	Reserved  string  `json:"reserved,omitempty"`
+	Reserved  string  `json:"reserved,omitempty"`  // CPUs of pools.reserved
 	Exclusive string  `json:"exclusive,omitempty"` // CPUs that pods own
-	Shared    string  `json:"shared"`
-	Reclaimed string  `json:"reclaimed"`
+	Shared    string  `json:"shared"`              // CPUs of the default shared pool
+	Reclaimed string  `json:"reclaimed"`           // CPUs of the pool for reclaimed containers
 	Nodes     []NUMA  `json:"nodes"`
 	Grants    []Grant `json:"grants,omitempty"`
 	Pools     []Pool  `json:"pools,omitempty"`
@@ -240,9 +242,9 @@ type Container struct {
 	QoS         string            `json:"qos"`                 // Kubernetes QoS class
 	CPUGroup    string            `json:"seat"`                // exclusive, or the name of the container's pool
 	CPUs        string            `json:"cpus"`
-	Limits      *Limits           `json:"limits,omitempty"` // nil for a container that has ended
-	Labels      map[string]string `json:"labels,omitempty"` // labels of the pod
-	CPUGroupWhy string            `json:"seatWhy,omitempty"`
+	Limits      *Limits           `json:"limits,omitempty"`  // nil for a container that has ended
+	Labels      map[string]string `json:"labels,omitempty"`  // labels of the pod
+	CPUGroupWhy string            `json:"seatWhy,omitempty"` // why the container is in CPUGroup
 	// CPUClasses are the classes of the container's CPUs. Only `trimtab explain` gets them. The list is nil if no CPU of
 	// the node has a class.
 	CPUClasses []ContainerCPUClass `json:"cpuClasses,omitempty"`
@@ -286,7 +288,7 @@ type Fact struct {
 
 // Value is one value that the agent decided, and whether it is in force.
 type Value struct {
-	Field   string           `json:"field"` // if it has entries, with the key of one: "env NVIDIA_VISIBLE_DEVICES"
+	Field   string           `json:"field"` // the name of the field; if the field has entries, the name and the key of one entry, such as "env NVIDIA_VISIBLE_DEVICES"
 	Value   string           `json:"value"`
 	Why     lifecycle.Reason `json:"why"`
 	Channel string           `json:"channel"`        // how the value reached the container, such as "nri create" or "kernel"
@@ -343,23 +345,24 @@ func MissingReasons() []MissingReason {
 type Summary struct {
 	Attached      bool // a runtime is attached
 	Connections   []Connection
-	Classes       map[string]int // live containers, by class
-	Unapplied     map[MissingReason]int
+	Classes       map[string]int           // live containers, by class
+	Unapplied     map[MissingReason]int    // decided values that are not in force
 	Specs         map[lifecycle.Source]int // pods that have not ended, by the source of their spec
 	Pools         []PoolSize
 	PoolMembers   map[string]int    // live containers, by pool
 	Exclusive     int               // CPUs that containers own
-	WithoutCgroup int               // containers that run and have no cgroup in this tree
+	WithoutCgroup int               // containers that run and have no cgroup in the tree at cgroup.root
 	Kernel        map[string]uint64 // values written to the kernel, by result
 	Drift         map[string]uint64 // values repaired after another program changed them, by setting
 	Ceded         map[string]int    // values that the agent left to programs that keep writing them, by setting
 	Contested     map[string]int    // values that other programs keep changing and that the agent keeps repairing, by setting
-	LastSync      time.Time         // the last list of containers from the runtime; the zero time if there was none
+	LastSync      time.Time         // when the agent last read the runtime's list of containers; the zero time if it never did
 	ConfigGen     uint64
 	ConfigError   bool
 	// Observed is the last comparison in mode observe; nil in mode enforce.
 	Observed *Observed
-	// CPUClasses counts CPUs without their class and repairs of classes; nil if no CPU should have a class.
+	// CPUClasses counts the CPUs that do not have their class, and the values of CPU classes that the agent repaired.
+	// It is nil if no CPU should have a class.
 	CPUClasses *CPUClassCounts
 	// Demotion is how much memory was moved to slow memory nodes; nil if demotion is not configured.
 	Demotion *Demotion
@@ -378,10 +381,10 @@ type Summary struct {
 
 // Connection is an attachment, its state, and all states that it can have.
 type Connection struct {
-	Mode   string // the name of the attachment
-	State  string
-	States []string
-	Live   bool // registered and synchronised
+	Attachment string // the name of the attachment
+	State      string
+	States     []string
+	Live       bool // registered and synchronised
 }
 
 // PoolSize is how many CPUs of a NUMA node are in a pool.
@@ -393,21 +396,22 @@ type PoolSize struct {
 
 // Event is one line of `trimtab events`.
 type Event struct {
-	Seq       uint64              `json:"seq"`
+	Seq       uint64              `json:"seq"`          // the sequence number of the event in the journal
 	Op        string              `json:"op,omitempty"` // the id of the event in the log
 	Time      time.Time           `json:"time"`
 	Kind      string              `json:"kind"`
 	From      string              `json:"from"` // where the event came from, such as nri or kernel
 	Pod       string              `json:"pod,omitempty"`
-	PodUID    string              `json:"-"` // for reports that leave the node
+	PodUID    string              `json:"-"` // the pod's UID; for Kubernetes events, and not shown by 'trimtab events'
 	Container string              `json:"container,omitempty"`
-	Took      time.Duration       `json:"tookNanoseconds"`
+	Took      time.Duration       `json:"tookNanoseconds"` // how long the agent handled the event
 	Values    []Value             `json:"values,omitempty"`
 	Changed   []string            `json:"changed,omitempty"` // what other containers lost or got
 	Problems  []lifecycle.Problem `json:"problems,omitempty"`
 	Rejected  string              `json:"rejected,omitempty"` // why the agent refused the pod or container
 	Unaligned bool                `json:"-"`                  // the agent's topology manager rejected the container
-	// DecidedBefore means that the agent had already decided this creation, through another attachment. The agent
-	// recognised the container by its record, and the earlier decision stays in force.
+	// DecidedBefore means that the agent had already decided about this creation of a container, through another
+	// attachment. The agent recognised the container by the signed record that it had added to the container at the
+	// first decision. The first decision stays in force.
 	DecidedBefore bool `json:"again,omitempty"`
 }

@@ -36,7 +36,7 @@ type legendEntry struct{ mark, pod, text string }
 
 // Mark is a character in a drawing, and the CPUs that have this mark.
 type Mark struct {
-	Mark string
+	Mark string // the character
 	Pod  string // the pod that owns the CPUs, as namespace/name; empty if no pod owns them
 	CPUs []int
 }

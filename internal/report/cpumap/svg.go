@@ -51,13 +51,13 @@ func SVG(w io.Writer, head []Line, c api.NodeCPUs) error {
 	var body bytes.Buffer
 	d := drawing{out: &body, cpuMap: New(c), y: svgMargin + 4}
 	for _, l := range head {
-		d.line(l.Style, l.Text)
+		d.writeLine(l.Style, l.Text)
 	}
 	d.y += svgGap
 	for _, group := range byPackage(c.Nodes) {
-		d.pkg(group)
+		d.drawPackage(group)
 	}
-	d.legend(c)
+	d.drawLegend(c)
 	width, height := max(svgWidth, d.right+svgMargin), d.y+svgMargin
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="sans-serif" font-size="13">`+"\n"+
 		`<rect width="%[1]d" height="%[2]d" fill="#fbfbfa"/>`+"\n%[3]s</svg>\n", width, height, body.String())
@@ -75,16 +75,16 @@ type drawing struct {
 	right  int // the right edge of what is drawn, in pixels from the left
 }
 
-// text writes a text that begins at x, with its baseline at y.
-func (d *drawing) text(x, y int, attributes, text string) {
+// writeText writes a text that begins at x, with its baseline at y.
+func (d *drawing) writeText(x, y int, attributes, text string) {
 	fmt.Fprintf(d.out, `<text x="%d" y="%d"%s>%s</text>`+"\n", x, y, attributes, escape(text))
 	d.right = max(d.right, x+len([]rune(text))*15/2)
 }
 
-// line writes a line of text at the left margin, below what is drawn.
-func (d *drawing) line(attributes, text string) {
+// writeLine writes a line of text at the left margin, below what is drawn.
+func (d *drawing) writeLine(attributes, text string) {
 	d.y += svgLine
-	d.text(svgMargin, d.y-5, attributes, text)
+	d.writeText(svgMargin, d.y-5, attributes, text)
 }
 
 // byPackage groups the NUMA nodes by CPU package, in order. If the agent reports no packages, all nodes are one group.
@@ -99,7 +99,7 @@ func byPackage(nodes []api.NUMA) [][]api.NUMA {
 	return groups
 }
 
-// packageTitle returns the title of a group of byPackage. Nodes that have only memory have the package -1.
+// packageTitle returns the title of the NUMA nodes of one package. Nodes that have only memory have the package -1.
 func packageTitle(nodes []api.NUMA) string {
 	if nodes[0].Package < 0 {
 		return "memory only"
@@ -107,16 +107,16 @@ func packageTitle(nodes []api.NUMA) string {
 	return fmt.Sprintf("socket %d", nodes[0].Package)
 }
 
-// pkg draws the nodes of a package side by side, two in a row.
-func (d *drawing) pkg(nodes []api.NUMA) {
+// drawPackage draws the nodes of a package side by side, two in a row.
+func (d *drawing) drawPackage(nodes []api.NUMA) {
 	top := d.y
 	d.y += svgTitle
-	d.text(svgMargin+svgPad, d.y-7, ` font-weight="bold"`, packageTitle(nodes))
+	d.writeText(svgMargin+svgPad, d.y-7, ` font-weight="bold"`, packageTitle(nodes))
 	right := 0
 	for row := range slices.Chunk(nodes, 2) {
 		x, bottom := svgMargin+svgPad, 0
 		for _, n := range row {
-			w, h := d.node(n, x, d.y)
+			w, h := d.drawNode(n, x, d.y)
 			x += w + svgPad
 			bottom = max(bottom, d.y+h)
 		}
@@ -128,8 +128,8 @@ func (d *drawing) pkg(nodes []api.NUMA) {
 	d.y += svgPad
 }
 
-// node draws one NUMA node with its top left corner at x and y, and returns its size.
-func (d *drawing) node(n api.NUMA, x, y int) (width, height int) {
+// drawNode draws one NUMA node with its top left corner at x and y, and returns its size.
+func (d *drawing) drawNode(n api.NUMA, x, y int) (width, height int) {
 	title := fmt.Sprintf("node %d: %s", n.ID, term.Clean(n.CPUs))
 	if n.CPUs == "" {
 		title = fmt.Sprintf("node %d: no CPUs", n.ID)
@@ -143,7 +143,7 @@ func (d *drawing) node(n api.NUMA, x, y int) (width, height int) {
 		if column > 0 && column+len(core) > svgColumns {
 			column, atX, atY = 0, x+svgPad, atY+svgCell+svgGap
 		}
-		atX = d.core(core, atX, atY)
+		atX = d.drawCore(core, atX, atY)
 		right = max(right, atX-svgGap+svgPad)
 		column += len(core)
 	}
@@ -152,7 +152,7 @@ func (d *drawing) node(n api.NUMA, x, y int) (width, height int) {
 		height = svgTitle + svgPad
 	}
 	fmt.Fprintf(d.out, `<rect x="%d" y="%d" width="%d" height="%d" rx="4" fill="none" stroke="#c4c7cb"/>`+"\n", x, y, width, height)
-	d.text(x+svgPad, y+16, "", title)
+	d.writeText(x+svgPad, y+16, "", title)
 	return width, height
 }
 
@@ -170,8 +170,8 @@ func cores(n api.NUMA) [][]int {
 	return all
 }
 
-// core draws the CPUs of a core from x to the right, and returns the x position of the next core.
-func (d *drawing) core(ids []int, x, y int) int {
+// drawCore draws the CPUs of a core from x to the right, and returns the x position of the next core.
+func (d *drawing) drawCore(ids []int, x, y int) int {
 	for _, id := range ids {
 		mark := d.cpuMap.marks[id]
 		ink, fill := "#202124", markColor(mark, svgFills, svgOwners)
@@ -206,19 +206,19 @@ func markColor(mark string, others map[string]string, owners []string) string {
 	return owners[strings.Index(letters, mark)%len(owners)]
 }
 
-// legend draws the legend, which explains the marks and lists the pools.
-func (d *drawing) legend(c api.NodeCPUs) {
+// drawLegend draws the legend, which explains the marks and lists the pools.
+func (d *drawing) drawLegend(c api.NodeCPUs) {
 	for _, o := range d.cpuMap.legend {
 		d.y += svgLine
 		fmt.Fprintf(d.out, `<rect x="%d" y="%d" width="16" height="16" fill="%s" stroke="#80868b"/>`+"\n", svgMargin, d.y-16, markColor(o.mark, svgFills, svgOwners))
-		d.text(svgMargin+8, d.y-4, ` text-anchor="middle" font-size="11" font-weight="bold"`, o.mark)
-		d.text(svgMargin+24, d.y-4, "", o.text)
+		d.writeText(svgMargin+8, d.y-4, ` text-anchor="middle" font-size="11" font-weight="bold"`, o.mark)
+		d.writeText(svgMargin+24, d.y-4, "", o.text)
 	}
 	for _, p := range c.Pools {
-		d.line("", fmt.Sprintf("pool %s, class %s: CPUs %s, %s", term.Clean(p.Name), term.Clean(p.Class), term.Clean(p.CPUs), term.Count(p.Members, "container")))
+		d.writeLine("", fmt.Sprintf("pool %s, class %s: CPUs %s, %s", term.Clean(p.Name), term.Clean(p.Class), term.Clean(p.CPUs), term.Count(p.Members, "container")))
 	}
 	if len(c.Grants) == 0 {
-		d.line(` fill="#5f6368"`, "no pod owns CPUs")
+		d.writeLine(` fill="#5f6368"`, "no pod owns CPUs")
 	}
 }
 

@@ -65,7 +65,7 @@ func (t Tiles) Block(width int, c term.Ink) term.Block {
 	for _, pkg := range byPackage(t.nodes) {
 		var nodes []term.Block
 		for _, n := range pkg {
-			inside := t.tiles(cores(n), width-8, c)
+			inside := t.drawTiles(cores(n), width-8, c)
 			if n.CPUs == "" {
 				text := term.Cut(MemoryOnlyText(n), max(width-8, 8))
 				inside = term.Block{Lines: []string{text}, Width: utf8.RuneCountInString(text)}
@@ -74,11 +74,11 @@ func (t Tiles) Block(width int, c term.Ink) term.Block {
 		}
 		packages = append(packages, term.Box(packageTitle(pkg), term.Flow(nodes, width-4, 1)))
 	}
-	return term.Below(term.Flow(packages, width, 1), t.legend(width, c))
+	return term.Below(term.Flow(packages, width, 1), t.drawLegend(width, c))
 }
 
-// tiles draws cores side by side. A tile has two lines: the id of the CPU, and below the id the CPU's mark.
-func (t Tiles) tiles(cores [][]int, width int, c term.Ink) term.Block {
+// drawTiles draws cores side by side. A tile has two lines: the id of the CPU, and below the id the CPU's mark.
+func (t Tiles) drawTiles(cores [][]int, width int, c term.Ink) term.Block {
 	// A tile is as wide as the longest id, and at least 3 columns wide.
 	tile := max(3, len(fmt.Sprint(t.highestID)))
 	var columns []term.Block
@@ -128,8 +128,8 @@ func (t Tiles) markOf(id int) (mark, color string) {
 	return mark, markColor(mark, tileColors, ownerColors)
 }
 
-// legend draws the legend: first the pods that own CPUs, then the pools.
-func (t Tiles) legend(width int, c term.Ink) term.Block {
+// drawLegend draws the legend: first the pods that own CPUs, then the pools.
+func (t Tiles) drawLegend(width int, c term.Ink) term.Block {
 	var owners, others []term.Block
 	item := func(mark, text string) term.Block {
 		return term.Block{
@@ -139,7 +139,7 @@ func (t Tiles) legend(width int, c term.Ink) term.Block {
 	}
 	for _, e := range t.cpuMap.legend {
 		switch {
-		case strings.Contains(e.text, ", missing "): // the text names CPUs that may not be in the drawing
+		case strings.Contains(e.text, ", missing "): // the text names CPUs that are possibly not in the drawing
 			owners = append(owners, item(e.mark, e.text))
 		case e.pod != "":
 			owners = append(owners, item(e.mark, e.pod+" alone"))

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// MissingAnnotation is the annotation of a Device that lists what the Device does not contain, and why.
+// MissingAnnotation is the annotation of a Device object. It lists the devices and values that the object does not
+// contain, and why.
 const MissingAnnotation = "trimtab.io/left-out"
 
 // Labels that NVIDIA's gpu-feature-discovery sets on a Node. The values come from NVIDIA's library.
@@ -23,8 +24,8 @@ const (
 // memoryBytesToRatio, read at commit a7a1b76).
 const whyUnhealthy = "the memory size of GPUs is unknown without NVIDIA's library, so the GPUs count as not healthy, and no pod gets a GPU"
 
-// Device returns the annotations and the top-level fields of the node's Device (scheduling.koordinator.sh/v1alpha1).
-// The parameter labels has the labels of the Node.
+// Device returns the annotations and the top-level fields of the node's Device object
+// (scheduling.koordinator.sh/v1alpha1). The parameter labels has the labels of the Node object.
 func (i Inventory) Device(labels map[string]string) (annotations map[string]string, fields map[string]any) {
 	all := []any{}
 	memory, _ := i.memory(labels)
@@ -39,7 +40,7 @@ func (i Inventory) Device(labels map[string]string) (annotations map[string]stri
 	}
 	for _, r := range i.RDMA {
 		d := map[string]any{
-			"type": "rdma", "id": r.Bus, "minor": int64(r.Minor), "health": r.Active,
+			"type": "rdma", "id": r.Address, "minor": int64(r.Minor), "health": r.Active,
 			"resources": map[string]any{"koordinator.sh/rdma": "100"}, "topology": r.topology(),
 		}
 		if len(r.VFs) > 0 {
@@ -109,7 +110,8 @@ func isLabelValue(value string) bool {
 	return value != "" && len(validation.IsValidLabelValue(value)) == 0
 }
 
-// topology returns the position of a device in Koordinator's form. The socket is -1, as in koordlet.
+// topology returns the position of a device in the form of Koordinator's Device object. The socket is always -1
+// (unknown), because koordlet also writes -1.
 func (p PCI) topology() map[string]any {
-	return map[string]any{"socketID": int64(-1), "nodeID": int64(p.Node), "pcieID": p.Root, "busID": p.Bus}
+	return map[string]any{"socketID": int64(-1), "nodeID": int64(p.Node), "pcieID": p.Root, "busID": p.Address}
 }

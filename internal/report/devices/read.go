@@ -23,9 +23,9 @@ type Inventory struct {
 
 // PCI is the position of a device on the PCI bus.
 type PCI struct {
-	Bus  string // domain:bus:device.function
-	Node int    // the id of the NUMA node; 0 if the firmware names no NUMA node
-	Root string // the PCIe root, such as pci0000:3a
+	Address string // domain:bus:device.function
+	Node    int    // the id of the NUMA node; 0 if the firmware names no NUMA node
+	Root    string // the PCIe root, such as pci0000:3a
 }
 
 // GPU is an NVIDIA GPU that the NVIDIA driver reports.
@@ -175,8 +175,8 @@ func (i *Inventory) readRDMACards(sys fs.FS) error {
 // numberedName matches names of cards from which koordlet reads the card's number.
 var numberedName = regexp.MustCompile(`^mlx\d+_(\d+)$`)
 
-// cardNumber returns the number of an RDMA card. This is the number in the card's name, as in koordlet. If the name has no
-// number, it is the number of the card's verbs device. minor returns -1 if the card has neither number.
+// cardNumber returns the number of an RDMA card. This is the number in the card's name, as in koordlet. If the name has
+// no number, it is the number of the card's verbs device. cardNumber returns -1 if the card has neither number.
 func cardNumber(sys fs.FS, name string) int {
 	digits := ""
 	if m := numberedName.FindStringSubmatch(name); m != nil {
@@ -222,7 +222,7 @@ func virtualFunctions(sys fs.FS, pci string) (out []string) {
 
 // readPCI reads the NUMA node and the PCIe root of the device with a PCI address.
 func readPCI(sys fs.FS, bus string) (PCI, error) {
-	p := PCI{Bus: bus}
+	p := PCI{Address: bus}
 	at := path.Join(pciDir, bus)
 	node, err := strconv.Atoi(readText(sys, path.Join(at, "numa_node")))
 	if err != nil {

@@ -61,9 +61,9 @@ func checkAgent(ctx context.Context, c Check, o Options, paths config.Paths) (Ch
 	return c.agentResult(got), &got
 }
 
-// agentFaults lists kinds of faults. label is the label of the line in which an agent reports such a fault. found and
-// do are the finding and the advice of the check. If an agent has several faults, the check reports the first one in
-// this list.
+// agentFaults lists the kinds of faults that a running agent can report. The agent reports each fault in a line of its
+// status: label is the label of this line. found and do are what the check then says: what it found, and what to do. If
+// an agent reports several faults, the check reports the first one in this list.
 var agentFaults = []struct{ label, found, do string }{
 	{"standby", "runs in standby", "stop one of the two agents, because only one may work on a node; see \"One agent on a node\" in docs/operate.md"},
 	{"released", "runs, and decides nothing", "restart the agent to put its decisions in force again, or remove the agent from the node"},
@@ -110,11 +110,11 @@ func (c Check) agentResult(got api.Node) Check {
 	return c.ok("%s", found)
 }
 
-// keySize is the size of a record key, in bytes.
+// keySize is the size in bytes of the key with which the agent signs its records of containers.
 const keySize = 32
 
-// checkKey checks that the file of the record key exists and has the size of a key, and that only root can read and
-// write the file. runs is true if an agent answers.
+// checkKey checks the file with the key that signs the agent's records of containers. The file must exist and have the
+// size of a key, and only root may read and write it. The parameter runs is true if an agent answers.
 func checkKey(c Check, h host, file string, runs bool) Check {
 	info, err := h.stat(file)
 	switch {

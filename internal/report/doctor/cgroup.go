@@ -42,7 +42,7 @@ func (g cgroups) pathOf(parts ...string) string {
 	return path.Join(append([]string{g.Root}, parts...)...)
 }
 
-// file returns the path of a file in dir, the directory of all pods.
+// file returns the path of a cgroup file in dir, the cgroup directory in which the kubelet creates the cgroups of pods.
 func (g cgroups) file(v cgroup.Version, dir string, f cgroup.File) string {
 	if v == cgroup.V1 {
 		return g.pathOf(f.Controller, dir, f.Name)
@@ -50,8 +50,8 @@ func (g cgroups) file(v cgroup.Version, dir string, f cgroup.File) string {
 	return g.pathOf(dir, f.Name)
 }
 
-// podsDirAndDriver returns the directory of all pods, and the cgroup driver that uses a directory of this name. both
-// means that the directories of both drivers exist.
+// podsDirAndDriver returns the cgroup directory in which the kubelet creates the cgroups of pods, and the name of the
+// cgroup driver that uses this directory. The result both is true if the directories of both cgroup drivers exist.
 func (g cgroups) podsDirAndDriver(v cgroup.Version) (dir, driver string, both bool) {
 	above := ""
 	if v == cgroup.V1 {
@@ -68,7 +68,8 @@ func (g cgroups) podsDirAndDriver(v cgroup.Version) (dir, driver string, both bo
 	return dir, driver, false
 }
 
-// checkCgroup checks the version and the mount of the cgroup file system, and the directory of all pods.
+// checkCgroup checks the version and the mount of the cgroup file system, and the directory in which the kubelet
+// creates the cgroups of pods.
 func checkCgroup(c Check, g cgroups) Check {
 	root := g.Root
 	v, err := g.version()
@@ -142,8 +143,8 @@ func (h host) missingDevice(paths config.Paths, info hook.Info) string {
 	return ""
 }
 
-// checkFeatureFiles checks that the cgroup files exist that a hook needs and that not every kernel has. If files are
-// alternatives, one of them is enough.
+// checkFeatureFiles checks that the kernel has the cgroup files that a hook needs. It checks only files that some
+// kernels lack. If a hook needs one of several files, one of them is enough.
 func (g cgroups) checkFeatureFiles(c Check, v cgroup.Version, dir string, h hook.Info) Check {
 	exists := func(feature string) bool {
 		f, err := cgroup.FeatureFile(feature, v)
@@ -164,7 +165,8 @@ func (g cgroups) checkFeatureFiles(c Check, v cgroup.Version, dir string, h hook
 	return c
 }
 
-// filesOf returns the kernel files of the fields that a hook sets.
+// filesOf returns the cgroup files that a hook writes, one for each field that the hook sets. If the hook needs another
+// cgroup file, filesOf adds the controller of this file, without the file's name.
 func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 	var out []cgroup.File
 	for _, f := range slices.Concat(h.Sets, h.SetsOnPod) {
@@ -181,7 +183,7 @@ func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 		}
 	}
 	for _, need := range h.KernelFeatures {
-		// checkFeatureFiles checks whether the file exists. Here only the controller of the file matters.
+		// Here only the controller of the file matters: checkFeatureFiles checks later whether the file exists.
 		if f, err := cgroup.FeatureFile(need, v); err == nil && slices.Contains(kernelControllers, f.Controller) {
 			out = append(out, cgroup.File{Controller: f.Controller})
 		}
@@ -189,8 +191,8 @@ func filesOf(h hook.Info, v cgroup.Version) []cgroup.File {
 	return out
 }
 
-// kernelControllers are the cgroup controllers that a feature in hook.Info.KernelFeatures may need. All other features
-// need no controller.
+// kernelControllers are the cgroup controllers of the files that a hook can name as a needed kernel feature. The other
+// kernel features, such as devices, need no controller.
 var kernelControllers = []string{"cpu", "cpuset", "memory", "io", "blkio", "hugetlb"}
 
 // controllers returns the cgroup controllers that a hook needs.
@@ -204,7 +206,9 @@ func controllers(h hook.Info) []string {
 	return out
 }
 
-// checkFiles checks whether the controllers are enabled, and then whether the files exist in the pods' directory.
+// checkFiles checks, for the cgroup files in needs, whether the controllers of these files are enabled. It then checks
+// whether the files exist in dir, the cgroup directory of the kubelet's pods. An entry without a file name has only a
+// controller.
 func (g cgroups) checkFiles(c Check, v cgroup.Version, dir string, needs []cgroup.File) Check {
 	var seen []string
 	for _, f := range needs {

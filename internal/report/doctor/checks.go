@@ -36,9 +36,9 @@ func attachModeOf(c config.Config) attachMode {
 	return byNRI
 }
 
-// checks runs all checks of a node. It runs the checks of the configuration, the agent and the runtime first, because
+// runChecks runs all checks of a node. It runs the checks of the configuration, the agent and the runtime first, because
 // the other checks need their results.
-func checks(ctx context.Context, o Options) []Check {
+func runChecks(ctx context.Context, o Options) []Check {
 	h := o.host()
 	configured, c := checkConfig(Check{Name: "configuration", Why: "an agent does not start with an invalid configuration, and a running agent keeps the previous one"}, h, o.ConfigFile)
 	asked, agent := checkAgent(ctx, Check{Name: "agent", Why: "without the agent, running containers keep their values, but new pods start without what they request"}, o, c.Paths)
@@ -87,11 +87,11 @@ func checks(ctx context.Context, o Options) []Check {
 			all = append(all, row.Check)
 		}
 	}
-	return slices.Concat(all, optionalChecks(c, agent), checkHooks(g, c))
+	return slices.Concat(all, runOptionalChecks(c, agent), checkHooks(g, c))
 }
 
-// optionalChecks runs the checks of features that the configuration enables.
-func optionalChecks(c config.Config, agent *api.Node) (all []Check) {
+// runOptionalChecks runs the checks of features that the configuration enables.
+func runOptionalChecks(c config.Config, agent *api.Node) (all []Check) {
 	if len(c.Rules) > 0 {
 		all = append(all, checkRules(Check{Name: "rules", Why: "a rule that never matches may have a spelling error, so that the intended pods do not get the values of the rule"}, len(c.Rules), agent))
 	}

@@ -60,7 +60,7 @@ type Options struct {
 	owner func(fs.FileInfo) (uid, gid int)
 }
 
-// host is the node's file tree.
+// host returns the node's file tree.
 func (o Options) host() host { return host{root: o.HostRoot, owner: o.owner} }
 
 // Run runs all checks and counts their results.
@@ -68,7 +68,7 @@ func Run(ctx context.Context, o Options) Report {
 	if o.owner == nil {
 		o.owner = owner
 	}
-	r := Report{Checks: checks(ctx, o)}
+	r := Report{Checks: runChecks(ctx, o)}
 	for _, c := range r.Checks {
 		switch c.Result {
 		case Problem:
@@ -86,12 +86,15 @@ func (c Check) withResult(r Result, do, format string, args ...any) Check {
 	return c
 }
 
+// ok returns the check with the result OK, and with what was found.
 func (c Check) ok(format string, args ...any) Check { return c.withResult(OK, "", format, args...) }
 
+// problem returns the check with the result Problem, an advice, and what was found.
 func (c Check) problem(do, format string, args ...any) Check {
 	return c.withResult(Problem, do, format, args...)
 }
 
+// unknown returns the check with the result Unknown, an advice, and what was found.
 func (c Check) unknown(do, format string, args ...any) Check {
 	return c.withResult(Unknown, do, format, args...)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/trimtab/trimtab/internal/report/api"
 )
 
-// checkHookServers reports which hook servers are in force. found is what the agent reports; if it is nil, the check
-// reads the servers' files.
+// checkHookServers reports which hook servers are in force. The parameter found is the state of the hook servers in the
+// report of a running agent. If found is nil, checkHookServers reads the files of the hook servers in dir.
 func checkHookServers(c Check, h host, dir string, found *api.HookServers) Check {
 	if dir == "" {
 		return c.ok("no hook server is configured (hookServers.directory is empty)")
@@ -51,8 +51,8 @@ func readHookServers(dir string) *api.HookServers {
 	return out
 }
 
-// checkHookService reports whether a runtime proxy can find and call the agent. path is the socket of the agent, and
-// file the file that tells runtime proxies about the socket.
+// checkHookService reports whether a runtime proxy can find and call the agent. The parameter path is the agent's
+// socket. The parameter file is the path of the file from which runtime proxies learn the path of the socket.
 func checkHookService(c Check, h host, path, file string) Check {
 	if bad, some := c.socketProblem(h, path, "hookServers.socket", "start the agent"); some {
 		return bad

@@ -23,10 +23,12 @@ type host struct {
 	owner func(fs.FileInfo) (uid, gid int)
 }
 
-// realPath returns the path by which this program reaches a path of the node. Parts of the path that do not exist stay
-// as they are, so that the caller's operation on the path reports the error.
+// realPath returns the path at which this program can open a file of the node. The parameter p is the file's path on
+// the node. If a part of p does not exist, realPath leaves that part as it is, so that the caller's operation on the
+// path reports the error.
 func (h host) realPath(p string) (string, error) { return securejoin.SecureJoin(h.root, p) }
 
+// read returns the content of a file, which must not have more than maxRead bytes.
 func (h host) read(p string) ([]byte, error) {
 	at, err := h.realPath(p)
 	if err != nil {
@@ -47,6 +49,7 @@ func (h host) read(p string) ([]byte, error) {
 	return data, err
 }
 
+// stat returns the information about a file.
 func (h host) stat(p string) (fs.FileInfo, error) {
 	at, err := h.realPath(p)
 	if err != nil {
@@ -55,7 +58,8 @@ func (h host) stat(p string) (fs.FileInfo, error) {
 	return os.Lstat(at)
 }
 
-// noneExists reports whether none of the paths exists on the node. It counts a path that it may not read as existing.
+// noneExists reports whether none of the paths exists on the node. If doctor has no permission to look up a path,
+// noneExists assumes that the path exists.
 func (h host) noneExists(paths ...string) bool {
 	for _, p := range paths {
 		if _, err := h.stat(p); p != "" && !isMissing(err) {
@@ -65,6 +69,7 @@ func (h host) noneExists(paths ...string) bool {
 	return true
 }
 
+// list returns the entries of a directory.
 func (h host) list(p string) ([]fs.DirEntry, error) {
 	at, err := h.realPath(p)
 	if err != nil {
@@ -101,5 +106,5 @@ func owner(info fs.FileInfo) (uid, gid int) {
 // describe formats the mode and the owner of a file.
 func (h host) describe(info fs.FileInfo) string {
 	uid, gid := h.owner(info)
-	return fmt.Sprintf("%v of %d:%d", info.Mode(), uid, gid)
+	return fmt.Sprintf("%v owned by %d:%d", info.Mode(), uid, gid)
 }

@@ -21,7 +21,7 @@ import (
 type managerPolicy struct {
 	policy     string // the policy of the running kubelet if it is known, or else the configured policy
 	policyFile string // the file that has policy
-	found      bool   // a state or configuration file was read, or a policy was found; without a policy, the default applies
+	found      bool   // a file of the kubelet was read, or a policy was found; if no file sets a policy, the kubelet uses its default
 	err        error
 	errFile    string // the file that could not be read because of err
 	cpus       []int  // the CPUs that the CPU manager has assigned
@@ -34,9 +34,10 @@ type kubelet struct {
 	root string // path of the directory
 }
 
-// findPolicy finds the policy of a resource manager. It reads the state file of the running kubelet, then the kubelet's
-// flags, and then its configuration file. key is the policy's key in the configuration file, and flag is its flag.
-// state is the name of the state file; "" if the manager has none.
+// findPolicy finds the policy of one of the kubelet's resource managers. It reads the manager's state file, which the
+// running kubelet writes, then the kubelet's flags, and then the kubelet's configuration file. The parameter key is the
+// policy's key in the configuration file, and flag the policy's flag. The parameter state is the name of the state
+// file; "" if the manager has none.
 func (k kubelet) findPolicy(key, flag, state string) managerPolicy {
 	var m managerPolicy
 	if state != "" {
@@ -60,8 +61,8 @@ func (k kubelet) findPolicy(key, flag, state string) managerPolicy {
 // errNoPolicy is the error for a file that sets no policy.
 var errNoPolicy = errors.New("the file sets no policy")
 
-// read reads a file in the kubelet's directory. It stores the policy in the file if no earlier file had a policy. It
-// also stores the first error.
+// read reads a file in the kubelet's directory. If no file before this one has set a policy, read stores the policy
+// that this file sets. It also stores the first error.
 func (m *managerPolicy) read(k kubelet, name string, policyOf func([]byte) (string, error)) {
 	file := filepath.Join(k.root, name)
 	data, err := k.read(file)
@@ -110,8 +111,10 @@ func (m *managerPolicy) readState(data []byte) (policy string, err error) {
 	return s.PolicyName, nil
 }
 
-// resultIfHarmless returns the result of a check if no policy was found, or if the policy is harmless. Otherwise it
-// returns false. harmless lists the harmless policies, the kubelet's default policy first.
+// resultIfHarmless returns the result of a check if the kubelet's manager leaves the CPUs or the memory nodes to
+// Trimtab: no policy was found, or the policy is in harmless. It also returns a result if a file cannot be read, or no
+// file was found. Otherwise it returns false. The parameter harmless lists such policies, the kubelet's default policy
+// first.
 func (k kubelet) resultIfHarmless(c Check, m managerPolicy, harmless ...string) (Check, bool) {
 	switch {
 	case m.err != nil && (m.policy == "" || slices.Contains(harmless, strings.ToLower(m.policy))):

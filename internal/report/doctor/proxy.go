@@ -14,8 +14,9 @@ func checkProxy(c Check, h host, path string) Check {
 	return c.ok("the agent serves the CRI proxy at %s", path)
 }
 
-// socketProblem returns the problem of a socket that the agent serves. key is the configuration key with the socket's
-// path, and start the advice if the socket does not exist. some is false if there is no problem.
+// socketProblem checks a socket that the agent serves. If there is a problem, it returns the check with the problem,
+// and true. The parameter key is the configuration key with the socket's path. The parameter start is the advice for a
+// socket that does not exist.
 func (c Check) socketProblem(h host, path, key, start string) (bad Check, some bool) {
 	info, err := h.stat(path)
 	switch {
@@ -45,6 +46,7 @@ func checkKubeletEndpoint(c Check, k kubelet, socket string) Check {
 	return c.problem(do, "%s names %s, not %s", where, found, want)
 }
 
+// samePath reports whether two paths are equal, or lead to the same file through symbolic links.
 func (h host) samePath(a, b string) bool {
 	ra, erra := h.realPath(a)
 	rb, errb := h.realPath(b)

@@ -8,7 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/report/term"
 )
 
-// resultWords are the words for results in the table of Render.
+// resultWords has the word that Render prints for each result of a check.
 var resultWords = map[Result]string{OK: "ok", Problem: "PROBLEM", Unknown: "?"}
 
 // Render prints a report for users: one line for each check. Below a problem it prints why the check matters, and

@@ -32,7 +32,7 @@ const (
 	Changed    = "changed" // the changes of other containers, or the number of changed values
 	Key        = "key"     // annotation, label or configuration key
 	Reason     = "reason"
-	Kind       = "kind" // kind of a problem: error, refused or warning
+	Kind       = "kind" // kind of a problem (error, refused or warning), or of an API object
 	Hook       = "hook"
 	Hint       = "hint" // what the reader of the log can do
 	Panic      = "panic"

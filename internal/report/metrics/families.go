@@ -19,7 +19,7 @@ const (
 
 // Families returns the table of all metrics.
 func Families() []Family {
-	all := New(Build{}, Labels{}).families
+	all := New(Build{}, KnownLabelValues{}).families
 	for _, f := range stateMetrics {
 		all = append(all, f.Family)
 	}

@@ -15,15 +15,15 @@ import (
 // Build has the labels of trimtab_build_info.
 type Build struct{ Version, Commit, Go string }
 
-// Labels has the label values that are known in advance. The series with these label values exist from the start with
+// KnownLabelValues has the label values that are known in advance. The series with these label values exist from the start with
 // the value 0, so that Prometheus sees the first count as an increase.
-type Labels struct {
-	Hooks         []string
-	RefusedKinds  []string
-	UpdateResults []string
-	KernelResults []string
-	// Switches has pairs of attachments: the second attachment of a pair may take over from the first. Ignored has
-	// the attachments whose events the agent may drop.
+type KnownLabelValues struct {
+	Hooks         []string // the names of hooks
+	RefusedKinds  []string // the kinds of refused requests
+	UpdateResults []string // the results of updates of the resources that the runtime stores
+	KernelResults []string // the results of writes to the kernel
+	// Switches has pairs of attachments: the agent can change from the first attachment of a pair to the second. Ignored
+	// has the attachments whose events the agent possibly ignores.
 	Switches [][2]string
 	Ignored  []string
 }
@@ -39,8 +39,8 @@ var (
 // Metrics counts and measures events and calls, and serves the metrics page. It implements nodeview.Recorder.
 type Metrics struct {
 	registry      *prometheus.Registry
-	kernelResults []string
-	families      []Family
+	kernelResults []string // the possible results of writes to the kernel
+	families      []Family // the descriptions of the metrics that were added
 
 	// eventCounts and eventSeconds are indexed by the kind of event, so that counting an event needs no lookup by
 	// label.
@@ -59,7 +59,7 @@ type Metrics struct {
 }
 
 // callMetrics has the metrics about the agent's calls to one kind of program: the number and the duration of the calls.
-// The labels of total begin with the labels of duration.
+// The first labels of total are the labels of duration; more labels of total follow.
 type callMetrics struct {
 	total    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -75,7 +75,7 @@ func (c callMetrics) count(took time.Duration, durationLabels []string, otherLab
 }
 
 // New returns metrics in a new registry.
-func New(b Build, l Labels) *Metrics {
+func New(b Build, l KnownLabelValues) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), kernelResults: l.KernelResults}
 	info := Family{"trimtab_build_info", gauge, []string{"version", "commit", "go"},
 		"Always 1; the labels name the build of this program.", ""}
@@ -91,7 +91,7 @@ func New(b Build, l Labels) *Metrics {
 
 // addCounters adds the counters and histograms of events and calls. A new metric needs a field of Metrics and a line
 // here.
-func (m *Metrics) addCounters(l Labels) {
+func (m *Metrics) addCounters(l KnownLabelValues) {
 	m.attachmentSwitches = m.counter(Family{"trimtab_attachment_switches_total", counter, []string{"from", "to"},
 		"How often another attachment became the active one (attach: auto).", "from, to: `nri`, `bypass`, or `none` while no attachment is connected"}, nil)
 	m.ignoredEvents = m.counter(Family{"trimtab_attachment_ignored_events_total", counter, []string{"mode"},
@@ -149,14 +149,14 @@ func (m *Metrics) add(f Family, c prometheus.Collector) {
 	m.registry.MustRegister(c)
 }
 
-// Watch adds the metrics whose values are read from summary at each request of the page. The caller must call Watch
+// AddStateMetrics adds the metrics whose values are read from summary at each request of the page. The caller must call Watch
 // once, before the page is served.
-func (m *Metrics) Watch(summary func() api.Summary) {
+func (m *Metrics) AddStateMetrics(summary func() api.Summary) {
 	m.registry.MustRegister(&stateCollector{summary: summary, kernelResults: m.kernelResults})
 }
 
-// WatchProcess adds the Prometheus client's metrics of the process and of the Go runtime.
-func (m *Metrics) WatchProcess() {
+// AddProcessMetrics adds the Prometheus client's metrics of the process and of the Go runtime.
+func (m *Metrics) AddProcessMetrics() {
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
@@ -187,7 +187,7 @@ func (m *Metrics) HookServerCall(server, result string, took time.Duration) {
 	m.hookServerCalls.count(took, []string{server}, result)
 }
 
-// PluginCall counts a request to a plugin of the NRI host.
+// PluginCall counts a call to an NRI plugin that is connected to the agent.
 func (m *Metrics) PluginCall(plugin, event, result string, took time.Duration) {
 	m.nriPluginCalls.count(took, []string{plugin}, event, result)
 }

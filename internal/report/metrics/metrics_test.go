@@ -18,13 +18,13 @@ import (
 var update = flag.Bool("update", false, "rewrite golden files")
 
 func sample() *Metrics {
-	m := New(Build{Version: "v1.2.3", Commit: "abc", Go: "go1.26"}, Labels{
+	m := New(Build{Version: "v1.2.3", Commit: "abc", Go: "go1.26"}, KnownLabelValues{
 		Hooks: []string{"cpuset", "none"}, RefusedKinds: []string{"request", "annotation"}, UpdateResults: []string{"done", "refused", "failed"},
 		KernelResults: []string{"applied", "same", "refused"}, Switches: [][2]string{{"none", "nri"}, {"nri", "none"}}, Ignored: []string{"bypass"},
 	})
-	m.Watch(func() api.Summary {
+	m.AddStateMetrics(func() api.Summary {
 		return api.Summary{
-			Connections: []api.Connection{{Mode: "nri", State: "synchronised", States: []string{"synchronised", "connection lost"}, Live: true}},
+			Connections: []api.Connection{{Attachment: "nri", State: "synchronised", States: []string{"synchronised", "connection lost"}, Live: true}},
 			Classes:     map[string]int{"none": 3, "dedicated": 1, "reclaimed": 0},
 			Unapplied:   map[api.MissingReason]int{api.KernelRefused: 2}, WithoutCgroup: 2,
 			Specs:       map[lifecycle.Source]int{lifecycle.FromPodsAPI: 2, lifecycle.FromNothing: 1},
@@ -40,7 +40,7 @@ func sample() *Metrics {
 			HookServers:     map[string]bool{"10-a.json": true, "20-b.json": false},
 			ResourcePlugins: map[string]bool{"example.com/nic": true, "cpu": false}, PendingRemovals: map[string]int{"cpu": 2},
 			NRIPlugins: map[string]bool{"10-devices": true},
-			CPUClasses: &api.CPUClassCounts{Without: 2, Repairs: 5},
+			CPUClasses: &api.CPUClassCounts{WithoutClass: 2, Repairs: 5},
 			Demotion:   &api.Demotion{Containers: 2, Moved: 3 << 20},
 			Observed:   &api.Observed{Compared: 40, Differ: 3, Settings: map[string]int{"cpuset.cpus": 3}},
 			Cluster: &api.Cluster{Reached: time.Unix(1_700_000_100, 0), Events: map[string]uint64{"written": 5, "limited": 0, "full": 2, "refused": 0}, Parts: []api.ClusterPart{
@@ -121,9 +121,9 @@ func TestTableIsThePage(t *testing.T) {
 }
 
 func TestNothingYet(t *testing.T) {
-	m := New(Build{}, Labels{})
-	m.Watch(func() api.Summary { return api.Summary{} })
-	m.WatchProcess()
+	m := New(Build{}, KnownLabelValues{})
+	m.AddStateMetrics(func() api.Summary { return api.Summary{} })
+	m.AddProcessMetrics()
 	for _, want := range []string{
 		"trimtab_last_sync_timestamp_seconds 0\n", "trimtab_config_error 0\n", `trimtab_unapplied_values{reason="not yet"} 0`,
 		`trimtab_events_total{kind="Synchronize"} 0`, "go_goroutines", "process_start_time_seconds",

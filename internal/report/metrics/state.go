@@ -30,14 +30,14 @@ var stateMetrics = []struct {
 	{Family{"trimtab_attached", gauge, []string{"mode"},
 		"1 if the attachment is registered and the agent has read the list of the runtime's containers.", "mode: `nri`, `cri`, `bypass`"}, func(n pageState, put addValue) {
 		for _, c := range n.Connections {
-			put(boolValue(c.Live), c.Mode)
+			put(boolValue(c.Live), c.Attachment)
 		}
 	}},
 	{Family{"trimtab_connection_state", gauge, []string{"mode", "state"},
 		"1 for the state of the attachment's connection, 0 for all other states.", "mode: `nri`, `cri`, `bypass`; state: a state that `trimtab status` prints"}, func(n pageState, put addValue) {
 		for _, c := range n.Connections {
 			for _, state := range c.States {
-				put(boolValue(state == c.State), c.Mode, state)
+				put(boolValue(state == c.State), c.Attachment, state)
 			}
 		}
 	}},
@@ -65,7 +65,7 @@ var stateMetrics = []struct {
 		}
 	}},
 	{Family{"trimtab_cpus_without_class", gauge, nil,
-		"CPUs that do not have the frequency or idle states of their CPU class; no series if no CPU should have a class.", ""}, optionalValue(func(n pageState) *api.CPUClassCounts { return n.CPUClasses }, func(c *api.CPUClassCounts) float64 { return float64(c.Without) })},
+		"CPUs that do not have the frequency or idle states of their CPU class; no series if no CPU should have a class.", ""}, optionalValue(func(n pageState) *api.CPUClassCounts { return n.CPUClasses }, func(c *api.CPUClassCounts) float64 { return float64(c.WithoutClass) })},
 	{Family{"trimtab_cpu_class_repairs_total", counter, nil,
 		"Values of CPUs with a class that the agent wrote again after another program had changed them.", ""}, optionalValue(func(n pageState) *api.CPUClassCounts { return n.CPUClasses }, func(c *api.CPUClassCounts) float64 { return float64(c.Repairs) })},
 	{Family{"trimtab_memory_demoted_bytes_total", counter, nil,
@@ -217,6 +217,7 @@ func fromConfig(addValues func(*api.ClusterConfig, addValue)) func(pageState, ad
 	})
 }
 
+// boolValue returns 1 for true and 0 for false.
 func boolValue(b bool) float64 {
 	if b {
 		return 1
@@ -257,4 +258,5 @@ func (s *stateCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
+// desc returns the Prometheus client's description of the metric.
 func (f Family) desc() *prometheus.Desc { return prometheus.NewDesc(f.Name, f.Help, f.LabelNames, nil) }

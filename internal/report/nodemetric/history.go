@@ -70,7 +70,8 @@ func (h *History) Add(r Reading, average time.Duration) {
 	}
 }
 
-// lastReadings returns the readings of the last d, and the time between the first and the last of these readings.
+// lastReadings returns the readings that are at most d older than the newest reading. It also returns the time between
+// the first and the last of these readings.
 func (h *History) lastReadings(d time.Duration) ([]Reading, time.Duration) {
 	if len(h.readings) == 0 {
 		return nil, 0

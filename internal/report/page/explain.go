@@ -27,7 +27,7 @@ type explanation struct {
 // as "pool=shared", or "" if the row cannot be clicked.
 type table struct {
 	Caption string     `json:"caption"`
-	Head    []string   `json:"head"`
+	Head    []string   `json:"head"` // the headings of the columns
 	Rows    [][]string `json:"rows"`
 	Goto    []string   `json:"goto,omitempty"`
 }
@@ -110,7 +110,7 @@ func positionOf(c api.NodeCPUs, id int) []string {
 	return nil
 }
 
-// userOf returns the pod or the kind of pool that may use a CPU.
+// userOf returns the user of a CPU: the pod that owns the CPU, or the kind of pool that has the CPU.
 func userOf(c api.NodeCPUs, id int) cpuUser {
 	for _, u := range users(c) {
 		if slices.Contains(cpumap.CPUs(u.CPUs), id) {
@@ -170,7 +170,7 @@ func explainNUMA(number string, n api.Node) (explanation, bool) {
 			owned += len(mine)
 		}
 		t.Rows = append(t.Rows, []string{u.Mark, u.Name, formatCPUs(mine), strconv.Itoa(len(mine))})
-		t.Goto = append(t.Goto, gotoUser(u))
+		t.Goto = append(t.Goto, questionAbout(u))
 	}
 	e.Verdict.Text = fmt.Sprintf("Pods own %d of its %s.", owned, term.Count(len(here), "CPU"))
 	e.Remarks = []string{fmt.Sprintf("It has CPUs %s (%s, %s) in socket %d.", m.CPUs, term.Count(len(m.Cores), "core"), term.Count(max(1, len(m.Caches)), "L3 cache"), m.Package)}
@@ -206,8 +206,8 @@ func explainPod(name string, n api.Node) (explanation, bool) {
 	return e, true
 }
 
-// gotoUser returns the question that a click on a user of CPUs asks, or "" if the page cannot explain this user.
-func gotoUser(u cpuUser) string {
+// questionAbout returns the question that a click on a user of CPUs asks, or "" if the page cannot explain this user.
+func questionAbout(u cpuUser) string {
 	switch u.Kind {
 	case "own":
 		return "pod=" + u.Pod

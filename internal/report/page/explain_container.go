@@ -11,7 +11,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// Explainer returns the decisions about all containers of a pod, or about one container, with the known facts. It
+// Explainer returns what the agent knows and has decided about all containers of a pod, or about one container. It
 // returns false if the agent does not know the pod or container.
 type Explainer func(namespace, pod, container string) ([]api.Container, bool)
 
@@ -89,12 +89,14 @@ func newTable[T any](caption string, head []string, list []T, row func(T) []stri
 	return t
 }
 
+// problemTable returns a table of problems.
 func problemTable(list []lifecycle.Problem) table {
 	return newTable("Problems", []string{"Kind", "Key", "Value", "Reason"}, list, func(p lifecycle.Problem) []string {
 		return []string{p.Kind(), p.Key, p.Value, p.Sentence()}
 	})
 }
 
+// valueTable returns a table of decided values: whether each value is in force, and why it was decided.
 func valueTable(caption string, list []api.Value) table {
 	return newTable(caption, []string{"In force", "Field", "Value", "Why"}, list, func(v api.Value) []string {
 		state := "yes"
@@ -112,6 +114,7 @@ func valueTable(caption string, list []api.Value) table {
 	})
 }
 
+// cpuClassTable returns a table of the CPU classes of a container's CPUs.
 func cpuClassTable(list []api.ContainerCPUClass) table {
 	return newTable("Classes of its CPUs", []string{"In force", "CPUs", "Class", "Balloon type", "Kernel"}, list, func(c api.ContainerCPUClass) []string {
 		state := "yes"
@@ -125,6 +128,7 @@ func cpuClassTable(list []api.ContainerCPUClass) table {
 	})
 }
 
+// factTable returns a table of the facts on which the decisions about a container are based.
 func factTable(list []api.Fact) table {
 	return newTable("Facts", []string{"Fact", "Value", "From"}, list, func(f api.Fact) []string {
 		return []string{f.Name, f.Value, strings.TrimSuffix(string(f.From)+": "+f.Note, ": ")}

@@ -29,6 +29,7 @@ const (
 
 // Source is what the page reads from the agent.
 type Source interface {
+	// Status returns the state of the whole node.
 	Status() api.Node
 	// Explain returns all containers of a pod, or one container if container is not "".
 	Explain(namespace, pod, container string) (found []api.Container, ok bool)
@@ -190,14 +191,14 @@ func (f *feed) storeState(s state) {
 
 // cpuLoad is how busy the CPUs are, and the node's pressure (PSI).
 type cpuLoad struct {
-	Busy     string `json:"busy"` // a character of loadLevels for each CPU, from CPU 0 to the last online CPU
-	Pressure string `json:"pressure,omitempty"`
+	Busy     string `json:"busy"`               // a character of loadLevels for each CPU, from CPU 0 to the last online CPU
+	Pressure string `json:"pressure,omitempty"` // the node's pressure as text for users; "" if it is unknown
 }
 
 // loadLevels are the characters for the load of a CPU, from idle to busy. A CPU without data has "-".
 const loadLevels = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678"
 
-// readLoad measures the load of the CPUs again if the last measurement is about loadInterval ago.
+// readLoad measures the load of the CPUs again if the last measurement is at least nine tenths of loadInterval ago.
 func (f *feed) readLoad() {
 	now := f.now()
 	if f.load != nil && now.Sub(f.loadAt) < loadInterval-loadInterval/10 {

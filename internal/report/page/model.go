@@ -16,17 +16,17 @@ type state struct {
 	Node    string   `json:"node"`
 	Version string   `json:"version"`
 	Verdict verdict  `json:"verdict"`
-	Facts   []string `json:"facts"`
+	Facts   []string `json:"facts"` // short phrases about the node, such as "3 containers"
 	Map     cpuMap   `json:"map"`
-	Rows    []row    `json:"rows"`
+	Rows    []row    `json:"rows"` // the containers
 }
 
 // change is the difference between a state and the previous state.
 type change struct {
 	Verdict     verdict  `json:"verdict"`
-	Facts       []string `json:"facts"`
-	Map         *cpuMap  `json:"map,omitempty"` // nil if it has not changed
-	Rows        []row    `json:"rows,omitempty"`
+	Facts       []string `json:"facts"`          // all phrases of the new state
+	Map         *cpuMap  `json:"map,omitempty"`  // nil if it has not changed
+	Rows        []row    `json:"rows,omitempty"` // the rows that are new or have changed
 	RemovedRows []string `json:"gone,omitempty"` // ids of rows
 }
 
@@ -40,27 +40,29 @@ type cpuMap struct {
 // numa is a NUMA node.
 type numa struct {
 	ID      int    `json:"id"`
-	Package int    `json:"package"` // -1 for a node that has only memory
-	CPUs    string `json:"cpus"`
-	Memory  string `json:"memory,omitempty"`
+	Package int    `json:"package"`          // -1 for a node that has only memory
+	CPUs    string `json:"cpus"`             // a kernel list
+	Memory  string `json:"memory,omitempty"` // the size, such as "64.0 GiB"; "" if it is unknown
 	// Caches has a list for each L3 cache: its cores, each as a list of CPUs such as "0,8".
 	Caches [][]string `json:"caches"`
 }
 
-// cpuUser is who may use a set of CPUs: a pod that owns them, or the containers of a kind of pool. The reserved CPUs
-// and the CPUs in no pool also have a cpuUser. Each CPU belongs to one cpuUser.
+// cpuUser is one entry of the map's legend: a pod that owns CPUs, or a kind of pool with the CPUs of all its pools.
+// There is also an entry for the reserved CPUs, and an entry for the CPUs in no pool. Each CPU belongs to exactly one
+// cpuUser.
 type cpuUser struct {
 	Mark string `json:"mark"` // one or two characters that stand for the user on the map
-	Kind string `json:"kind"` // own, shared, reclaimed, both, balloon, reserved, none
+	Kind string `json:"kind"` // own, shared, reclaimed, both (shared and reclaimed), balloon, reserved, none
 	Name string `json:"name"`
 	Pod  string `json:"pod,omitempty"` // the pod that owns the CPUs; "" for a pool
 	CPUs string `json:"cpus"`
 }
 
+// pool is a pool of CPUs that containers share.
 type pool struct {
 	Name    string `json:"name"`
-	CPUs    string `json:"cpus"`
-	Members int    `json:"members"`
+	CPUs    string `json:"cpus"`    // a kernel list
+	Members int    `json:"members"` // the number of containers in the pool
 }
 
 // row is a container in the table.
@@ -69,7 +71,7 @@ type row struct {
 	Pod      string `json:"pod"`
 	Name     string `json:"name"`
 	State    string `json:"state"`
-	Class    string `json:"class"`
+	Class    string `json:"class"` // system, dedicated, shared, reclaimed or none
 	QoS      string `json:"qos"`
 	CPUGroup string `json:"seat"`
 	CPUs     string `json:"cpus"`
@@ -78,7 +80,7 @@ type row struct {
 	Problems int    `json:"problems"`
 }
 
-// poolKinds has Kind and Name of the cpuUser for each mark of package cpumap that stands for CPUs without an owner.
+// poolKinds has the Kind and the Name of the cpuUsers that are not pods, by their mark on the map (package cpumap).
 var poolKinds = map[string]struct{ kind, name string }{
 	"s": {"shared", "shared pool"}, "r": {"reclaimed", "reclaimed pool"}, "·": {"both", "shared and reclaimed pool"},
 	"b": {"balloon", "balloons"}, "#": {"reserved", "reserved"}, "-": {"none", "in no pool"},
@@ -89,6 +91,7 @@ func stateOf(name string, n api.Node) state {
 	return state{Node: term.Clean(name), Version: term.Clean(n.Version), Verdict: nodeVerdict(n), Facts: factsOf(n), Map: mapOf(n.CPUs), Rows: rowsOf(n)}
 }
 
+// mapOf returns the map of a node's CPUs.
 func mapOf(c api.NodeCPUs) cpuMap {
 	m := cpuMap{Users: users(c)}
 	for _, n := range c.Nodes {
@@ -130,8 +133,9 @@ func numaOf(n api.NUMA) numa {
 	return out
 }
 
-// users returns who may use the CPUs: first the pods that own CPUs, sorted by name, then the pools. The marks are those
-// of package cpumap. If package cpumap has no letter left for an owner, the owner gets two letters.
+// users returns who may use the CPUs: first the pods that own CPUs, sorted by name, then the kinds of pools. The marks
+// on the map come from package cpumap, which gives each owner a letter. If no letter is left for an owner, the owner
+// gets two letters.
 func users(c api.NodeCPUs) []cpuUser {
 	var owners, others []cpuUser
 	for _, m := range cpumap.Marks(c) {
@@ -156,6 +160,7 @@ func users(c api.NodeCPUs) []cpuUser {
 	return append(owners, others...)
 }
 
+// rowsOf returns a row for each container of a node.
 func rowsOf(n api.Node) []row {
 	rows := make([]row, 0, len(n.Containers))
 	for _, c := range n.Containers {

@@ -206,7 +206,7 @@ func pauseStream(ctx context.Context, nextEvent <-chan struct{}) bool {
 	return true
 }
 
-// stream is the answer to one client that stays open.
+// stream is an answer that stays open: the page sends messages to one client in it.
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController

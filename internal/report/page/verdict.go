@@ -13,12 +13,13 @@ import (
 
 // verdict says in a sentence whether the node or an object on the node is in order, and gives reasons.
 type verdict struct {
-	Good    bool     `json:"good"`
+	Good    bool     `json:"good"` // the node or the object is in order
 	Text    string   `json:"text"`
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// maxNamedProblems limits the problems in a verdict. The verdict names one problem, the first, of each container.
+// maxNamedProblems is the largest number of problems that a verdict names. The verdict names only the first problem of
+// each container.
 const maxNamedProblems = 5
 
 // nodeVerdict returns the verdict on a node. A value that waits for the start of its container is not a fault.

@@ -13,8 +13,8 @@ import (
 	"github.com/trimtab/trimtab/internal/nodeview"
 )
 
-// Numbers of the fields that Katalyst's PodResources API adds to the kubelet's API. The kubelet's API does not use these
-// numbers, so clients of the kubelet's API skip the fields.
+// Numbers of the fields that Katalyst's PodResources API adds to the kubelet's API. The kubelet's API does not use
+// these numbers, so clients of the kubelet's API skip the fields.
 const (
 	podRole        protowire.Number = 12 // a field of the message PodResources, as are the next three
 	podType        protowire.Number = 13
@@ -95,11 +95,13 @@ func addAssigned(all []lifecycle.PluginAmount, c *nodeview.ContainerHoldings) []
 	return all
 }
 
-// fieldNumbers has the protobuf field numbers for the amounts in a lifecycle.PluginAmount: Total, ByNode, OtherTotal
-// and OtherByNode.
+// fieldNumbers has, for one of Katalyst's messages, the numbers of the protobuf fields with the amounts of a resource.
+// The messages for a container and for the node have the same fields, with different numbers. total and nodes are the
+// allocated or allocatable amount: in total, and by NUMA node. other and otherNodes are the amount at the container's
+// creation or the node's capacity, again in total and by NUMA node.
 type fieldNumbers struct{ total, nodes, other, otherNodes protowire.Number }
 
-// The messages for resources of a container and of the node have the same fields, but different numbers for the amounts.
+// The field numbers in Katalyst's message about a container, and in its message about the node.
 var (
 	containerFields = fieldNumbers{total: 4, nodes: 6, other: 5, otherNodes: 7}
 	nodeFields      = fieldNumbers{total: 4, nodes: 5, other: 6, otherNodes: 7}
@@ -127,6 +129,7 @@ func (at fieldNumbers) encode(all []lifecycle.PluginAmount) (b []byte) {
 	return b
 }
 
+// encodeQuantity encodes one part of an amount as Katalyst's message TopologyAwareQuantity.
 func encodeQuantity(q *lifecycle.PluginQuantity) []byte {
 	const (
 		value, node, name, kind, level, annotations protowire.Number = 1, 2, 3, 4, 5, 6

@@ -112,8 +112,9 @@ func containerMemory(all []nodeview.MemoryHolding) []*v1.ContainerMemory {
 	return out
 }
 
-// onlyDevices returns the devices and claims in an older answer of the kubelet, because the devices and claims of a pod
-// never change. It leaves out CPUs and memory, which may have changed, and pods that the agent no longer knows.
+// onlyDevices returns the devices and resource claims from last, an older answer of the kubelet. They are still true,
+// because the devices and claims of a pod never change. It leaves out CPUs and memory, which possibly have changed. It
+// also leaves out pods that are not in own, the pods that the agent knows.
 func onlyDevices(last []*v1.PodResources, own []nodeview.PodHoldings) []*v1.PodResources {
 	lives := make(map[podName]bool, len(own))
 	for i := range own {

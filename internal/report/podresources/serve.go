@@ -33,6 +33,7 @@ func (s *Server) Serve(ctx context.Context, path string) error {
 	return s.serve(ctx, l)
 }
 
+// serve serves the API on a listener until ctx ends.
 func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(maxCalls), grpc.UnaryInterceptor(s.recoverPanic))
 	v1.RegisterPodResourcesListerServer(server, s)

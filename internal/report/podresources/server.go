@@ -27,6 +27,7 @@ const (
 
 // Kubelet is the kubelet's PodResources API.
 type Kubelet interface {
+	// List returns the resources of all pods. Allocatable returns what the node can allocate to containers.
 	List(ctx context.Context) (*v1.ListPodResourcesResponse, error)
 	Allocatable(ctx context.Context) (*v1.AllocatableResourcesResponse, error)
 }

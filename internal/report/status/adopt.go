@@ -25,7 +25,8 @@ type Adopter interface {
 // ErrCannotAdopt is the error of an agent that cannot take over in its present state.
 var ErrCannotAdopt = errors.New("the agent cannot take over now")
 
-// servePlanAdoption answers a request for the decisions after an adoption. The body of the request has the other agent.
+// servePlanAdoption answers a request for the decisions after an adoption. The body of the request describes the agent
+// from which this agent would take over, as JSON.
 func servePlanAdoption(w http.ResponseWriter, r *http.Request, can Adopter) {
 	var from lifecycle.FormerAgent
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxPlanBytes)).Decode(&from); err != nil {

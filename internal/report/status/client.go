@@ -33,8 +33,8 @@ func (u *UnreachableError) Unwrap() error { return u.Err }
 
 // RefusedError is the error of a request that the agent refused.
 type RefusedError struct {
-	Status int // HTTP status code
-	Reason string
+	Status int    // HTTP status code
+	Reason string // why the agent refused the request
 }
 
 // Error returns the agent's reason.

@@ -21,7 +21,7 @@ func RenderCPU(w io.Writer, n api.Node, id int, o Options) error {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "CPU %d: %s\n", id, userOfCPU(n.CPUs, has))
-	head := table(&b)
+	head := newTableWriter(&b)
 	for _, m := range n.CPUs.Nodes {
 		if has(m.CPUs) {
 			fmt.Fprintf(head, "  place\t%s\n", positionOfCPU(m, has))
@@ -39,7 +39,7 @@ func RenderCPU(w io.Writer, n api.Node, id int, o Options) error {
 	if len(n.Containers) == 0 {
 		fmt.Fprintf(&b, "\nno container may run on this CPU\n")
 	}
-	containerTable(&b, n, o)
+	writeContainerTable(&b, n, o)
 	return writeTrimmed(w, &b)
 }
 

@@ -51,7 +51,7 @@ func withPodValues(c api.Container) []api.Value {
 // explainHead prints whether the decisions about a container are in force, and its state, class and CPUs.
 func (o Options) explainHead(w io.Writer, c *api.Container, values []api.Value) {
 	fmt.Fprintf(w, "%s: %s\n", ownerName(c.Pod, c.Name), o.verdict(c, values))
-	t := table(w)
+	t := newTableWriter(w)
 	fmt.Fprintf(t, "  state\t%s\n", orDash(c.State))
 	class := orDash(c.Class)
 	if c.ClassFrom != "" {
@@ -189,7 +189,7 @@ func remarks(v api.Value, printedBefore string) (list []string) {
 	return list
 }
 
-// factValue formats the value of a fact with a unit. With Wide, it returns the value unchanged.
+// factValue formats the value of a fact with a unit. If the option Wide is set, it returns the value unchanged.
 func (o Options) factValue(f api.Fact) string {
 	if o.Wide {
 		return f.Value
@@ -209,7 +209,7 @@ func (o Options) factValue(f api.Fact) string {
 }
 
 // valueText formats a value with a unit, and a CPU quota as time per period. all has the other values of the container,
-// such as the period. With Wide, valueText returns the value unchanged.
+// such as the period. If the option Wide is set, valueText returns the value unchanged.
 func (o Options) valueText(v api.Value, all []api.Value) string {
 	n, err := strconv.ParseInt(v.Value, 10, 64)
 	if o.Wide || err != nil {

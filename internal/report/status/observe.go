@@ -15,10 +15,10 @@ import (
 type Difference struct {
 	Pod       string `json:"pod"`                 // namespace/name
 	Container string `json:"container,omitempty"` // empty for a setting of the pod
-	Setting   string `json:"setting"`
-	Node      string `json:"node"`          // the value that the node has
-	Trimtab   string `json:"trimtab"`       // the value that Trimtab would have set
-	Why       string `json:"why,omitempty"` // the hook that decided the value, and its source
+	Setting   string `json:"setting"`             // the field of the value, such as cpu.shares
+	Node      string `json:"node"`                // the value that the node has
+	Trimtab   string `json:"trimtab"`             // the value that Trimtab would have set
+	Why       string `json:"why,omitempty"`       // the hook that decided the value, and its source
 }
 
 // Observation is what `trimtab observe` prints.
@@ -67,7 +67,7 @@ func ObservationOf(n api.Node) Observation {
 func RenderObservation(w io.Writer, o Observation) error {
 	var b bytes.Buffer
 	if len(o.Differences) == 0 {
-		fmt.Fprintf(&b, "the node has all of %s that Trimtab would have set\n", term.Count(o.Compared, "value"))
+		fmt.Fprintf(&b, "%s compared: none differs from what Trimtab would set\n", term.Count(o.Compared, "value"))
 	} else {
 		fmt.Fprintf(&b, "%d of %s differ\n\n", o.Differ, term.Count(o.Compared, "value"))
 	}

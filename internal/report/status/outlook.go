@@ -60,11 +60,11 @@ func RenderPlan(w io.Writer, out api.Plan) error {
 		}
 		fmt.Fprintln(&b)
 	}
-	planProblems(&b, out)
+	writePlanProblems(&b, out)
 	writeTable(&b, "POD\tCONTAINER\tCLASS\tQOS\tCPU GROUP\tCPUS\tWHY", out.Containers, func(c api.Container) []string {
 		return []string{term.Clean(c.Pod), orDash(c.Name), orDash(c.Class), orDash(c.QoS), orDash(c.CPUGroup), orDash(c.CPUs), orDash(c.CPUGroupWhy)}
 	})
-	planValues(&b, out.Containers)
+	writePlanValues(&b, out.Containers)
 	for _, hint := range out.Hints {
 		fmt.Fprintf(&b, "\nhint: %s\n", term.Clean(hint))
 	}
@@ -89,7 +89,7 @@ func RenderPlan(w io.Writer, out api.Plan) error {
 	fmt.Fprint(&b, "\nCPUs then\n")
 	cpumap.New(out.CPUs).Text(&b, out.CPUs)
 	if slices.ContainsFunc(out.CPUs.Pools, func(p api.Pool) bool { return strings.Contains(p.Name, " ") }) {
-		poolTable(&b, out.CPUs.Pools) // the map shows several of these pools by the same mark
+		writePoolTable(&b, out.CPUs.Pools) // the map shows several of these pools by the same mark
 	}
 	return writeTrimmed(w, &b)
 }
@@ -97,8 +97,8 @@ func RenderPlan(w io.Writer, out api.Plan) error {
 // maxNamedContainers is the largest number of containers that the line of a change names.
 const maxNamedContainers = 3
 
-// writeChanges writes one line for all containers with the same change. The line names only the first of these
-// containers. Equal changes must be next to each other in changes.
+// writeChanges writes a table of changes. Containers with the same change share one row, which names only the first
+// maxNamedContainers of them. Equal changes must be next to each other in the parameter changes.
 func writeChanges(b *bytes.Buffer, changes []api.Change) {
 	if len(changes) == 0 {
 		return
@@ -126,8 +126,8 @@ func writeChanges(b *bytes.Buffer, changes []api.Change) {
 	writeTable(b, "SETTING\tNOW\tTHEN\tCONTAINERS", rows, func(row []string) []string { return row })
 }
 
-// planProblems writes a line for each container that would be refused, and for each container that has a problem.
-func planProblems(b *bytes.Buffer, out api.Plan) {
+// writePlanProblems writes a line for each container that would be refused, and for each container that has a problem.
+func writePlanProblems(b *bytes.Buffer, out api.Plan) {
 	for _, r := range out.Rejected {
 		fmt.Fprintf(b, "refused: %s: %s\n", ownerName(r.Pod, r.Container), term.Clean(r.Reason))
 	}
@@ -151,9 +151,9 @@ func ownerName(pod, container string) string {
 	return term.Clean(strings.TrimSuffix(pod+"/"+container, "/"))
 }
 
-// planValues lists, for each container, the values that would be decided besides the CPUs, and the problems of the
+// writePlanValues lists, for each container, the values that would be decided besides the CPUs, and the problems of the
 // container's requests.
-func planValues(w io.Writer, all []api.Container) {
+func writePlanValues(w io.Writer, all []api.Container) {
 	for _, c := range all {
 		var lines []string
 		for _, v := range withPodValues(c) {

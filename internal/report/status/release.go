@@ -42,9 +42,9 @@ func RenderReleased(w io.Writer, r api.Released) error {
 	if r.Restored+len(r.LeftToOthers)+len(r.Failed)+len(r.Stale) == 0 {
 		fmt.Fprintln(w, "nothing was left to restore")
 	} else {
-		fmt.Fprintf(w, "%s, %d left, %d failed, %d stale in the runtime\n", restored, len(r.LeftToOthers), len(r.Failed), len(r.Stale))
+		fmt.Fprintf(w, "%s, %d left to other programs, %d failed, %d stale in the runtime\n", restored, len(r.LeftToOthers), len(r.Failed), len(r.Stale))
 	}
-	t := table(w)
+	t := newTableWriter(w)
 	for _, list := range []struct {
 		result string
 		values []api.NotRestored
@@ -61,13 +61,13 @@ func RenderReleased(w io.Writer, r api.Released) error {
 		return err
 	}
 	if r.PendingCopies > 0 {
-		fmt.Fprintf(w, "%d containers still have the agent's values in the runtime's stored copy: release again when the runtime answers\n", r.PendingCopies)
+		fmt.Fprintf(w, "for %d containers, the runtime still stores the agent's values: run 'trimtab release' again when the runtime answers\n", r.PendingCopies)
 	}
 	if r.Cluster != "" {
 		fmt.Fprintf(w, "not removed from the API server: %s; the agent tries again while it runs\n", term.Clean(r.Cluster))
 	}
 	if len(r.Stale) > 0 {
-		fmt.Fprintln(w, "STALE values are in the runtime's stored copy of the container: an update by the kubelet may write them again, until the container ends")
+		fmt.Fprintln(w, "STALE: the runtime still stores these values of Trimtab; until the container ends, an update by the kubelet can write them again")
 	}
 	return nil
 }

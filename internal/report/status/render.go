@@ -17,7 +17,7 @@ import (
 
 // Options are the options of the output.
 type Options struct {
-	Color bool
+	Color bool      // the output has colours
 	Now   time.Time // the present time, from which ages are computed
 	// Namespace and Class limit the table of containers to one namespace and one class; "" means all.
 	Namespace, Class string
@@ -38,7 +38,7 @@ func (o Options) isShown(c api.Container) bool {
 // RenderStatus shows the state of a node.
 func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	var b bytes.Buffer
-	head := table(&b)
+	head := newTableWriter(&b)
 	fmt.Fprintf(head, "trimtab\t%s, up %s\n", term.Clean(n.Version), term.Age(o.Now.Sub(n.Started)))
 	fmt.Fprintf(head, "configuration\t%s, generation %d\n", cmp.Or(term.Clean(n.ConfigFile), "defaults, no file"), n.ConfigGen)
 	label := ""
@@ -60,8 +60,8 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 	flush(head)
 	fmt.Fprint(&b, "\nCPUs\n")
 	o.drawCPUs(&b, n)
-	poolTable(&b, n.CPUs.Pools)
-	containerTable(&b, n, o)
+	writePoolTable(&b, n.CPUs.Pools)
+	writeContainerTable(&b, n, o)
 	return writeTrimmed(w, &b)
 }
 
@@ -69,8 +69,8 @@ func RenderStatus(w io.Writer, n api.Node, o Options) error {
 // more CPUs do not fit on a screen, so drawCPUs then draws lines.
 const maxBoxedCPUs = 128
 
-// drawCPUs draws who may use each CPU. In boxes, it also shows how many running containers may use a CPU that no pod
-// owns.
+// drawCPUs draws who may use each CPU. If it draws boxes, it also shows how many running containers may use each CPU
+// that no pod owns.
 func (o Options) drawCPUs(w io.Writer, n api.Node) {
 	cpus := n.CPUs
 	if len(cpumap.CPUs(cpus.Online)) > maxBoxedCPUs || len(cpus.Nodes) == 0 {
@@ -100,8 +100,8 @@ func (o Options) summary(n api.Node) string {
 	return "all decided values are in force"
 }
 
-// poolTable writes a table of the pools.
-func poolTable(w io.Writer, list []api.Pool) {
+// writePoolTable writes a table of the pools.
+func writePoolTable(w io.Writer, list []api.Pool) {
 	writeSpacedTable(w, "POOL\tCLASS\tSIZE\tCPUS\tCONTAINERS", list, func(p api.Pool) []string {
 		return []string{term.Clean(p.Name), orDash(p.Class), cpuCount(p.CPUs), orDash(p.CPUs), fmt.Sprint(p.Members)}
 	})
@@ -129,8 +129,8 @@ func (o Options) limitCells(c api.Container) []string {
 	}
 }
 
-// containerTable writes a table of the containers that the options select.
-func containerTable(w io.Writer, n api.Node, o Options) {
+// writeContainerTable writes a table of the containers that the options select.
+func writeContainerTable(w io.Writer, n api.Node, o Options) {
 	all := n.Containers
 	list := slices.DeleteFunc(slices.Clone(all), func(c api.Container) bool { return !o.isShown(c) })
 	slices.SortStableFunc(list, func(a, b api.Container) int { return cmp.Compare(a.Pod, b.Pod) })
@@ -204,8 +204,8 @@ func RenderEvent(w io.Writer, e api.Event, o Options) error {
 // markFault colours the text of a fault, if the output has colours.
 func (o Options) markFault(s string) string { return term.Ink{On: o.Color}.Paint(term.BoldRed, s) }
 
-// table returns a writer of a table to w. Tabs separate the cells of a row.
-func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+// newTableWriter returns a writer of a table to w. Tabs separate the cells of a row.
+func newTableWriter(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
 // flush writes a table into its buffer. This cannot fail, because a write to a buffer cannot fail.
 func flush(t *tabwriter.Writer) { _ = t.Flush() }
@@ -224,7 +224,7 @@ func writeTable[T any](w io.Writer, head string, list []T, row func(T) []string)
 	if len(list) == 0 {
 		return
 	}
-	t := table(w)
+	t := newTableWriter(w)
 	fmt.Fprintln(t, head)
 	for _, item := range list {
 		fmt.Fprintln(t, strings.Join(row(item), "\t"))

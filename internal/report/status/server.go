@@ -20,7 +20,7 @@ const clientTimeout = 10 * time.Second
 
 // errorBody is the body of every answer whose status is not 200.
 type errorBody struct {
-	Error string `json:"error"`
+	Error string `json:"error"` // the message for the user
 }
 
 // Source is what the server reads from the agent.
@@ -97,8 +97,8 @@ func handler(src Source) http.Handler {
 	return mux
 }
 
-// optional returns a handler that calls serve if src implements T. Otherwise the handler answers "this agent" followed
-// by cannot, such as "cannot record".
+// optional returns a handler for a request that only some sources serve. If src implements T, the handler calls serve.
+// Otherwise it answers with an error: the words "this agent" and the text in cannot, such as "cannot record".
 func optional[T any](src Source, cannot string, serve func(w http.ResponseWriter, r *http.Request, can T)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if can, ok := src.(T); ok {

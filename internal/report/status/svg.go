@@ -43,8 +43,8 @@ func drawSVG(w io.Writer, n api.Node, head []cpumap.Line) error {
 	return writeTrimmed(w, &b)
 }
 
-// countText returns a text with the number of containers of each class, of values that are not in force, and of
-// problems.
+// countText returns a text with three numbers: containers (in total and of each class), values that are not in force,
+// and problems.
 func countText(n api.Node) string {
 	classes := map[string]int{}
 	for _, c := range n.Containers {

@@ -15,18 +15,18 @@ import (
 // such as those for titles, the clipboard, terminal reports and character sets. It replaces unprintable characters by
 // "?".
 type Screen struct {
-	to           io.Writer
-	pending      []byte   // the incomplete beginning of a character or a sequence
-	inString     bool     // the next bytes belong to a control string, which ends with BEL or ST; Screen removes these bytes
-	changedModes []string // the numbers of the terminal modes that the program has changed from their default
+	to           io.Writer // the terminal
+	pending      []byte    // the incomplete beginning of a character or a sequence
+	inString     bool      // the next bytes belong to a control string, which ends with BEL or ST; Screen removes these bytes
+	changedModes []string  // the numbers of the terminal modes that the program has changed from their default
 }
 
 // NewScreen makes a Screen that draws on a terminal.
 func NewScreen(to io.Writer) *Screen { return &Screen{to: to} }
 
 const (
-	escape = 0x1b
-	bell   = 0x07
+	escape = 0x1b // the ASCII character ESC, with which a control sequence begins
+	bell   = 0x07 // the ASCII character BEL, which can end a control string
 	// maxSequence is the largest number of bytes of a sequence. Screen removes the beginning of a longer sequence, and
 	// handles the other bytes as text.
 	maxSequence = 64
@@ -113,8 +113,8 @@ func (s *Screen) skipString() int {
 	return 1
 }
 
-// passEscapeSequence writes the escape sequence at the beginning of the pending bytes to out if the sequence is allowed. It
-// returns the length of the sequence, or 0 if the sequence is incomplete.
+// passEscapeSequence writes the escape sequence at the beginning of the pending bytes to out if the sequence is
+// allowed. It returns the length of the sequence, or 0 if the sequence is incomplete.
 func (s *Screen) passEscapeSequence(out *bytes.Buffer) int {
 	if len(s.pending) < 2 {
 		return 0
@@ -137,8 +137,8 @@ func (s *Screen) passEscapeSequence(out *bytes.Buffer) int {
 	return 2
 }
 
-// passControlSequence writes the control sequence (ESC and "[") at the beginning of the pending bytes to out if the sequence is
-// allowed. It returns the length of the sequence, or 0 if the sequence is incomplete.
+// passControlSequence writes the control sequence (ESC and "[") at the beginning of the pending bytes to out if the
+// sequence is allowed. It returns the length of the sequence, or 0 if the sequence is incomplete.
 func (s *Screen) passControlSequence(out *bytes.Buffer) int {
 	const head = 2
 	end := slices.IndexFunc(s.pending[head:], func(b byte) bool { return b < ' ' || b >= '@' })

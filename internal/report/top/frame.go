@@ -17,27 +17,28 @@ import (
 // Frame is what the screen shows for one sample.
 type Frame struct {
 	Node     api.Node
-	Busy     map[int]float64 // share of time that each CPU was busy, by id, 0 to 1
-	Pressure []usage.Pressure
-	// Used is what each container has used since the last sample, by id. It leaves out containers that are new.
+	Busy     map[int]float64  // share of time that each CPU was busy, by id, 0 to 1
+	Pressure []usage.Pressure // the node's pressure stall information
+	// Used is the CPU time that each container has used since the last sample, by container id. It leaves out
+	// containers that were not in the last sample.
 	Used map[string]ContainerUsage
-	// History has the results of Row.share in the last samples, the oldest first, by the name of the row.
+	// History has the share of each row (Row.share) in the last samples, by the name of the row. Each list begins with
+	// the oldest sample.
 	History     map[string][]float64
 	ByName      bool   // sort rows by name; otherwise the busiest row is first
 	Paused      bool   // the user has paused the view
 	SampleError string // why the last sample failed; "" if it succeeded
 	Width       int    // columns; 0 means 100
 	Height      int    // lines of the terminal; 0 without a terminal
-	Color       bool
+	Color       bool   // draw with colours
 }
 
-// Row is a pod that owns CPUs, or a pool.
+// Row is a row of the table above the containers: a pod that owns CPUs, a pool, or the reserved CPUs.
 type Row struct {
 	Name string
 	Mark string // the character that stands for a pod's CPUs in the CPU map; "" for a pool
 	CPUs []int
-	// Containers is the number of containers in the pool. It is empty for a pod that owns CPUs, and if the number is
-	// unknown.
+	// Containers is the number of containers in a pool. It is empty if the row is no pool, or if the number is unknown.
 	Containers string
 	// Used is the mean number of CPUs that the row's containers have used; -1 if this number is unknown.
 	Used float64
@@ -93,8 +94,8 @@ func Rows(n api.Node, used map[string]ContainerUsage) []Row {
 	return rows
 }
 
-// sumCPUs adds the CPUs that the containers have used for which matches returns true. It returns -1 if there is no such
-// container.
+// sumCPUs adds up the mean numbers of CPUs (ContainerUsage.CPUs) of all containers for which matches returns true. It
+// returns -1 if there is no such container.
 func sumCPUs(used map[string]ContainerUsage, matches func(ContainerUsage) bool) float64 {
 	total, known := 0.0, false
 	for _, u := range used {
@@ -168,8 +169,8 @@ func (f Frame) header() []string {
 	return lines
 }
 
-// ownerLines returns the lines of the table of pods that own CPUs, and of pools. Each line has what the containers of
-// the pod or pool used in the last samples.
+// ownerLines returns the lines of the table of pods that own CPUs, and of pools. Each line shows how many CPUs the
+// containers of the pod or pool used between the last two samples, and their share in the samples before.
 func (f Frame) ownerLines() []string {
 	rows := Rows(f.Node, f.Used)
 	slices.SortStableFunc(rows, func(a, b Row) int {

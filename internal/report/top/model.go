@@ -14,17 +14,17 @@ import (
 // maxSamples is how many samples the history of a row keeps.
 const maxSamples = 30
 
-// Ask asks the agent for the node's state, and for what its containers have used.
+// Ask asks the agent for the node's state, and for the CPU time that each container has used since its start.
 type Ask func(context.Context) (api.Node, api.Usage, error)
 
 // Model is the state of the live view. It implements bubbletea's Model.
 type Model struct {
 	ctx      context.Context
 	ask      Ask
-	proc     fs.FS
-	interval time.Duration
+	proc     fs.FS          // the directory /proc
+	interval time.Duration  // from one sample to the next
 	last     *usage.Reading // the reading of /proc in the last sample; nil before the first sample
-	used     *api.Usage     // what containers had used at the last sample; nil before the first sample
+	used     *api.Usage     // the CPU time that containers had used at the last sample; nil before the first sample
 	frame    Frame
 }
 
@@ -35,9 +35,9 @@ func New(ctx context.Context, ask Ask, proc fs.FS, interval time.Duration, color
 
 // sample is the state of the node at one moment, or the error of the attempt to read it.
 type sample struct {
-	node    api.Node
-	used    api.Usage
-	reading usage.Reading
+	node    api.Node      // the agent's answer about the node
+	used    api.Usage     // the CPU time that containers have used since their start
+	reading usage.Reading // what was read in /proc
 	err     error
 }
 

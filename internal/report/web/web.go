@@ -16,7 +16,7 @@ const (
 	// clientTimeout is how long a client may take to send a request. A client may take twice as long to read the answer.
 	// Without the timeout, clients that hang would occupy memory.
 	clientTimeout = 10 * time.Second
-	// ShutdownTimeout is how long running requests may still take after the context of ServeUntil has ended.
+	// ShutdownTimeout is how long ServeUntil waits for running requests after its context has ended.
 	ShutdownTimeout = time.Second
 	// aliveTimeout is how long Options.Alive may take.
 	aliveTimeout = 2 * time.Second
@@ -26,6 +26,7 @@ const (
 
 // Options configure the server.
 type Options struct {
+	// Metrics serves the metrics page at /metrics.
 	Metrics http.Handler
 	// Alive returns an error if the process of the agent must be restarted. It returns no error if another program does
 	// not answer, such as the runtime or the API server.
@@ -51,6 +52,7 @@ func Serve(ctx context.Context, address string, o Options) error {
 	return serve(ctx, l, o)
 }
 
+// serve serves Handler on a listener until ctx ends.
 func serve(ctx context.Context, l net.Listener, o Options) error {
 	srv := &http.Server{
 		Handler: Handler(o), ReadTimeout: clientTimeout, WriteTimeout: 2 * clientTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,

@@ -8,9 +8,9 @@ type Device struct {
 	Zones        []int // ids of the device's zones; nil if they are unknown
 }
 
-// AddDevices adds devices to their zones. A device in Granted is not available. A device with several zones counts in
-// each of its zones, because the kubelet gives the device to pods in any of these zones. A device without a zone counts
-// in no zone: the scheduler counts such a device for the whole node.
+// AddDevices adds devices to their zones. A device that a pod already has, according to n.Granted, is not available. A
+// device with several zones counts in each of its zones, because the kubelet gives the device to pods in any of these
+// zones. A device without a zone counts in no zone: the scheduler counts such a device for the whole node.
 func (n *Node) AddDevices(all []Device) {
 	for _, d := range all {
 		owner, granted := n.Granted[d.Resource][d.ID]

@@ -31,8 +31,8 @@ type Zone struct {
 	ID     int
 	Socket int    // the socket of the zone's first CPU; for a zone without CPUs, the socket of the nearest zone with CPUs
 	CPUs   string // the zone's CPUs, as a kernel list
-	// OwnedCPUs are the zone's CPUs that containers own. SharedCPUs and ReclaimedCPUs are the zone's CPUs in the
-	// default pools. All three are kernel lists.
+	// OwnedCPUs are the zone's CPUs that single containers own. SharedCPUs and ReclaimedCPUs are the zone's CPUs in the
+	// shared pool and in the reclaimed pool. All three are kernel lists.
 	OwnedCPUs, SharedCPUs, ReclaimedCPUs string
 	// Memory is the kind of the zone's memory, such as "HBM"; "" for DRAM.
 	Memory string
@@ -41,7 +41,7 @@ type Zone struct {
 	// Resources are sorted by name.
 	Resources []Resource
 	// Allocations are the amounts of the zone's resources that pods have, sorted by the UID of the pod. For each
-	// resource, their sum is Allocatable minus Available, or more if the zone is overcommitted.
+	// resource, the sum of the allocations is Allocatable minus Available, or more if the zone is overcommitted.
 	Allocations []Allocation
 	// Costs are the distances to all zones, including this zone, in the order of the zones.
 	Costs []Cost

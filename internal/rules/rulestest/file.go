@@ -48,9 +48,10 @@ type Want struct {
 	Matched *[]string `json:"matched"`
 	// Set are all values of the container, by field and key such as "env GOMAXPROCS".
 	Set *map[string]string `json:"set"`
-	// SetPod are all values of the pod's own cgroup, also by field and key.
+	// SetPod are all values of the pod's own cgroup, by field and key.
 	SetPod *map[string]string `json:"setPod"`
-	// Class, Pool and NUMA are what the pod requests after all rules have changed its requests.
+	// Class, Pool and NUMA are what the pod requests after all rules have changed its requests. The parts of NUMA have
+	// this order: bind, count, nodes, exclusive, even, wholeCores, bySocket, alone.
 	Class *string `json:"class"`
 	Pool  *string `json:"pool"`
 	NUMA  *string `json:"numa"` // for example "bind nodes=0-1 even", in the order of the keys of rules
@@ -64,15 +65,15 @@ type Want struct {
 type document struct {
 	APIVersion      string                       `json:"apiVersion"`
 	Kind            string                       `json:"kind"`
-	Config          string                       `json:"config"`
+	Config          string                       `json:"config"` // the path of a configuration that has the rules; "" if Rules has them
 	Rules           json.RawMessage              `json:"rules"`
 	NamespaceLabels map[string]map[string]string `json:"namespaceLabels"`
 	Cases           []Case                       `json:"cases"`
 }
 
-// Parse reads a file of tests. If the file has a key config, the rules are in another file, the configuration at that
-// path, which Parse reads with load. Otherwise the rules are in the file of tests. Errors in rules have lines and
-// columns.
+// Parse reads a file of tests. If the file has a key config, its value is the path of a configuration with the rules,
+// which Parse reads with the function load. Otherwise the rules are in the file of tests. Errors in rules have lines
+// and columns.
 func Parse(name string, text []byte, load func(path string) (config.Config, error)) (*File, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%s: is larger than %d bytes", name, MaxSize)
@@ -127,8 +128,11 @@ func (f *File) check(name string) error {
 // are not about rules, but keeps the empty lines. So errors have the line numbers of the file.
 func parseRules(name string, text []byte) (config.Config, error) {
 	var root yamlv3.Node
-	if err := yamlv3.Unmarshal(text, &root); err != nil || len(root.Content) != 1 {
-		return config.Config{}, fmt.Errorf("%s: is not one YAML document", name)
+	if err := yamlv3.Unmarshal(text, &root); err != nil {
+		return config.Config{}, fmt.Errorf("%s: is not valid YAML: %w", name, err)
+	}
+	if len(root.Content) != 1 {
+		return config.Config{}, fmt.Errorf("%s: is empty", name)
 	}
 	top := root.Content[0]
 	if top.Kind != yamlv3.MappingNode || top.Style&yamlv3.FlowStyle != 0 {

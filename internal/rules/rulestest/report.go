@@ -42,8 +42,8 @@ type RuleCount struct {
 	Cases int    `json:"cases"`
 }
 
-// Run runs each case on a new node without pods, which the function node makes. The policy of the node must have the
-// rules of f.Config.
+// Run runs each case on a node of its own. The function node makes a new node without pods. The policy of this node
+// must have the rules of f.Config.
 func (f *File) Run(node func() *engine.State) Report {
 	var report Report
 	count := map[string]int{}
@@ -127,8 +127,8 @@ func displayValue(value string, has bool) string {
 	return value
 }
 
-// compareProblems looks for one problem that contains each expected text. It returns the expected texts without such a
-// problem, and the problems without such a text.
+// compareProblems looks for a different problem for each expected text: a problem that contains the text. It returns
+// the expected texts for which it found no problem, and the problems that it found for no text.
 func compareProblems(want, got []string) (all []Difference) {
 	left := slices.Clone(got)
 	for _, part := range want {

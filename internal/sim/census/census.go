@@ -61,6 +61,7 @@ func (w *walker) firstVisit(v reflect.Value) bool {
 	return true
 }
 
+// countValue counts the entries of all maps and slices that are reachable from a value with the given path.
 func (w *walker) countValue(path string, v reflect.Value) {
 	if !v.IsValid() || slices.ContainsFunc(w.skip, func(s string) bool { return strings.HasPrefix(v.Type().String(), s) }) {
 		return
@@ -105,6 +106,7 @@ func typePath(path string, t reflect.Type) string {
 	return t.String()
 }
 
+// countElements calls countValue for the elements of a slice or array, if a map or slice may be reachable from them.
 func (w *walker) countElements(path string, v reflect.Value) {
 	if !canReachMap(v.Type().Elem()) {
 		return

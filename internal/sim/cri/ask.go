@@ -51,6 +51,7 @@ func (f *Server) ListContainers(_ context.Context, q *cri.ListContainersRequest)
 // imageName is the image of every container.
 const imageName = "sim.invalid/none:latest"
 
+// criState has the CRI's state of a container, by ContainerInfo.State.
 var criState = map[string]cri.ContainerState{
 	"created": cri.ContainerState_CONTAINER_CREATED, "running": cri.ContainerState_CONTAINER_RUNNING, "stopped": cri.ContainerState_CONTAINER_EXITED,
 }
@@ -65,10 +66,12 @@ func labelsOf(c *sim.ContainerInfo) map[string]string {
 	return labels
 }
 
+// podMetadata returns the name, namespace and UID of a pod.
 func podMetadata(p *sim.Sandbox) *cri.PodSandboxMetadata {
 	return &cri.PodSandboxMetadata{Name: p.Pod.Name, Namespace: p.Pod.Namespace, Uid: p.Pod.UID}
 }
 
+// podState returns the CRI's state of a pod: ready until the pod is stopped.
 func podState(p *sim.Sandbox) cri.PodSandboxState {
 	if p.Stopped {
 		return cri.PodSandboxState_SANDBOX_NOTREADY
@@ -76,6 +79,7 @@ func podState(p *sim.Sandbox) cri.PodSandboxState {
 	return cri.PodSandboxState_SANDBOX_READY
 }
 
+// podStatus returns the status of a pod.
 func (f *Server) podStatus(p *sim.Sandbox) *cri.PodSandboxStatus {
 	return &cri.PodSandboxStatus{
 		Id: p.ID, Metadata: podMetadata(p), State: podState(p), CreatedAt: f.createdAt(p.ID, p.Number),
@@ -83,6 +87,7 @@ func (f *Server) podStatus(p *sim.Sandbox) *cri.PodSandboxStatus {
 	}
 }
 
+// sandbox returns the pod with an id. The error is NotFound if there is none.
 func (f *Server) sandbox(id string) (*sim.Sandbox, error) {
 	for _, p := range f.runtime.Sandboxes() {
 		if p.ID == id {
@@ -92,8 +97,8 @@ func (f *Server) sandbox(id string) (*sim.Sandbox, error) {
 	return nil, status.Errorf(codes.NotFound, "an error occurred when try to find sandbox %q: not found", id)
 }
 
-// PodSandboxStatus reports the status of a pod. In a verbose status, "info" has the pod's runtime spec. As in
-// containerd, it also has the pod's configuration, but not if the runtime imitates CRI-O.
+// PodSandboxStatus reports the status of a pod. In a verbose status, "info" has the pod's runtime spec and, as in
+// containerd, the pod's configuration. If the runtime imitates CRI-O, "info" has no configuration.
 func (f *Server) PodSandboxStatus(_ context.Context, q *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	p, err := f.sandbox(q.GetPodSandboxId())
 	if err != nil {

@@ -190,6 +190,7 @@ func (f *Server) RemoveContainer(ctx context.Context, q *cri.RemoveContainerRequ
 	return &cri.RemoveContainerResponse{}, nil
 }
 
+// runningContainers returns the running containers of the pod with an id.
 func (f *Server) runningContainers(pod string) []sim.ContainerInfo {
 	var all []sim.ContainerInfo
 	for _, c := range f.runtime.Containers() {
@@ -200,6 +201,7 @@ func (f *Server) runningContainers(pod string) []sim.ContainerInfo {
 	return all
 }
 
+// container returns the container with an id, and its pod. The error is NotFound if there is no such container.
 func (f *Server) container(id string) (*sim.ContainerInfo, *sim.Sandbox, error) {
 	for _, c := range f.runtime.Containers() {
 		if c.ID == id {

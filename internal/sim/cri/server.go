@@ -23,7 +23,7 @@ import (
 
 // Options are the options of a server.
 type Options struct {
-	Socket string
+	Socket string // the path of the socket at which the server listens
 	// Version is the runtime version that the server reports. "" means the version of the runtime's Kind or, if the
 	// Kind has none, "v2.1.0". As in containerd, the status of a container has resources only since 2.0, and version
 	// 1.6 has no GetContainerEvents.
@@ -39,11 +39,11 @@ type Server struct {
 	runtime        *sim.Runtime
 	opts           Options
 	server         *grpc.Server
-	serveGoroutine sync.WaitGroup
-	listCalls      atomic.Int64 // the number of calls of ListContainers
-	updateCalls    atomic.Int64 // the number of calls of UpdateContainerResources
+	serveGoroutine sync.WaitGroup // waits for the goroutine that serves the CRI
+	listCalls      atomic.Int64   // the number of calls of ListContainers
+	updateCalls    atomic.Int64   // the number of calls of UpdateContainerResources
 
-	mu            sync.Mutex
+	mu            sync.Mutex                                // guards the fields below
 	creationTimes map[string]int64                          // creation times in ns since 1970, by the id of the pod or container
 	listeners     map[chan *cri.ContainerEventResponse]bool // the queues of the present calls of GetContainerEvents
 }

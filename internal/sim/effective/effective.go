@@ -37,8 +37,8 @@ type State struct {
 	RDTClass, RDTGroup string
 	Cookie             uint64 // the core scheduling cookie; set by the caller
 	OOM                int    // oom_score_adj
-	// Process has the settings of the first process and of its namespaces, and the OCI hooks, in the notation of
-	// Want.Process in package scenario.
+	// Process has the settings of the first process and of its namespaces, and the OCI hooks. A scenario expects them
+	// by the same keys and texts, in the field process of a container.
 	Process map[string]string
 }
 
@@ -96,6 +96,7 @@ type reader struct {
 	err   error
 }
 
+// readText reads a file of the cgroup in the hierarchy of a controller. controller is "" in cgroup version 2.
 func (r *reader) readText(controller, file string) (string, error) {
 	path := r.dir + "/" + file
 	if controller != "" {
@@ -105,6 +106,7 @@ func (r *reader) readText(controller, file string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
+// keepFirstError stores err, unless the reader has stored an error before.
 func (r *reader) keepFirstError(err error) {
 	if r.err == nil {
 		r.err = err
@@ -128,6 +130,7 @@ func (r *reader) firstExisting(controller string, names ...string) string {
 	return ""
 }
 
+// readNumber reads a whole number. After an error it returns 0.
 func (r *reader) readNumber(controller, file string) uint64 {
 	text, err := r.readText(controller, file)
 	if err != nil {
@@ -155,6 +158,7 @@ func (r *reader) readLimit(controller, file string) int64 {
 	return n
 }
 
+// readCPUMax reads the file cpu.max of cgroup version 2. The result quota is Unlimited if there is no limit.
 func (r *reader) readCPUMax() (quota, period int64) {
 	text, err := r.readText("", "cpu.max")
 	if err != nil {
@@ -172,6 +176,7 @@ func (r *reader) readCPUMax() (quota, period int64) {
 	return quota, period
 }
 
+// parseLimit parses a number. The text max means Unlimited.
 func parseLimit(text string) (int64, error) {
 	if text == "max" {
 		return Unlimited, nil

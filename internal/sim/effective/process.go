@@ -27,6 +27,7 @@ func processSettings(spec *specs.Spec) map[string]string {
 	return out
 }
 
+// addAttributes adds the limits, the I/O priority and the scheduler of a process to out. p may be nil.
 func addAttributes(out map[string]string, p *specs.Process) {
 	if p == nil {
 		return
@@ -48,6 +49,7 @@ func HookName(stage, path string, args []string) string {
 	return strings.Join(append([]string{"oci.hook", stage, path}, args...), " ")
 }
 
+// addHooks adds the OCI hooks to out. h may be nil.
 func addHooks(out map[string]string, h *specs.Hooks) {
 	if h == nil {
 		return
@@ -62,6 +64,8 @@ func addHooks(out map[string]string, h *specs.Hooks) {
 	}
 }
 
+// addNamespaces adds the kernel parameters and the network devices of the container's namespaces to out. It also adds
+// intelRdt and the memory policy. l may be nil.
 func addNamespaces(out map[string]string, l *specs.Linux) {
 	if l == nil {
 		return
@@ -87,6 +91,7 @@ func addNamespaces(out map[string]string, l *specs.Linux) {
 	}
 }
 
+// joinList joins texts with commas.
 func joinList[T ~string](list []T) string {
 	texts := make([]string, len(list))
 	for i, t := range list {

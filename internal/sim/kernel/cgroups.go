@@ -17,8 +17,8 @@ import (
 // test/kernel/script compares the files with recordings of the kernels 6.1 (versions 1 and 2) and 6.12 (version 2). The
 // file known.go of the test lists the intended differences with their reasons.
 //
-// Cgroups does not simulate real-time scheduling. It simulates reclaim and swap only for writes to memory.reclaim with
-// memory tiers (SetTiers).
+// Cgroups does not simulate real-time scheduling. It simulates reclaim and swap only at a write to memory.reclaim, and
+// only if SetTiers has added memory nodes.
 type Cgroups struct {
 	version cgroup.Version
 	cpus    cgroup.IDs // the online CPUs
@@ -181,8 +181,9 @@ func (f *Cgroups) FailWrites(call func(path, value string) error) {
 	f.writeFault = call
 }
 
-// Mkdir makes a cgroup like mkdir(2), in version 1 in the hierarchies of all controllers. In version 1, the new cpuset
-// has no CPUs and memory nodes. If the parent's cgroup.clone_children is 1, it has those of the parent.
+// Mkdir makes a cgroup like mkdir(2). In version 1, it makes the cgroup in the hierarchies of all controllers, and the
+// new cpuset has no CPUs and memory nodes. If the parent's cgroup.clone_children is 1, the new cpuset has the CPUs and
+// memory nodes of the parent.
 func (f *Cgroups) Mkdir(dir string) error {
 	err := f.mkdir(dir)
 	if err == nil {
@@ -378,7 +379,8 @@ func (f *Cgroups) List(dir string) ([]string, error) {
 	return names, nil
 }
 
-// findGroup returns the cgroup with a path relative to the root of the hierarchy. "." is the root.
+// findGroup returns the cgroup in the directory dir. The path dir is relative to the root of the hierarchy; "." is the
+// root.
 func (f *Cgroups) findGroup(dir string) (*group, bool) {
 	g := f.root
 	if dir == "." || dir == "" {
@@ -392,8 +394,8 @@ func (f *Cgroups) findGroup(dir string) (*group, bool) {
 	return g, true
 }
 
-// findFile returns the cgroup and the model of the file with a path. If there is no such file, the error has op as its
-// operation.
+// findFile returns the model of the file at a path, and the file's cgroup. If there is no such file, the error is
+// ENOENT for the operation op, such as "open".
 func (f *Cgroups) findFile(op, file string) (*group, fileModel, error) {
 	dir, name := path.Split(file)
 	dir = strings.TrimSuffix(dir, "/")

@@ -22,7 +22,7 @@ type cpuState struct {
 type bandwidth struct{ quota, period, burst uint64 }
 
 const (
-	microsecond = 1000
+	microsecond = 1000           // in ns
 	noQuota     = math.MaxUint64 // the quota of a cgroup without a bandwidth limit
 	// The limits of the kernel's tg_set_cfs_bandwidth, in ns. maxMicros is in µs.
 	maxQuota          = (1<<44 - 1) * microsecond
@@ -41,7 +41,7 @@ func showShares(f *Cgroups, g *group) string {
 	case f.kernelSince(12):
 		return "1"
 	}
-	return "0" // the weight 3 of 1024, as a part of 100, rounded
+	return "0" // the kernel gives idle cgroups the weight 3, where 1024 means cpu.weight 100; rounded, this is 0
 }
 
 // setShares sets cpu.shares of version 1.
@@ -95,6 +95,7 @@ func showNice(f *Cgroups, g *group) string {
 	return strconv.Itoa(best - 20)
 }
 
+// setNice handles a write to cpu.weight.nice: it sets the weight that the kernel has for the nice value.
 func setNice(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	switch {
@@ -109,6 +110,7 @@ func setNice(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
+// showIdle shows cpu.idle.
 func showIdle(_ *Cgroups, g *group) string { return formatBool(g.idle) }
 
 // setIdle sets cpu.idle. If the value changes, setIdle resets the weight, as the kernel does.
@@ -126,9 +128,10 @@ func setIdle(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
+// showBVT shows cpu.bvt_warp_ns.
 func showBVT(_ *Cgroups, g *group) string { return formatInt(g.bvt) }
 
-// setBVT sets cpu.bvt_warp_ns. It accepts the values that the kernels with this file document.
+// setBVT sets cpu.bvt_warp_ns. It accepts -1 to 2, as the documentation of the kernels that have this file says.
 func setBVT(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	if err != nil {
@@ -141,8 +144,10 @@ func setBVT(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
+// formatMicros formats a number of ns as whole µs.
 func formatMicros(ns uint64) string { return strconv.FormatUint(ns/microsecond, 10) }
 
+// showQuota shows cpu.cfs_quota_us.
 func showQuota(_ *Cgroups, g *group) string {
 	if g.quota == noQuota {
 		return "-1"
@@ -150,9 +155,13 @@ func showQuota(_ *Cgroups, g *group) string {
 	return formatMicros(g.quota)
 }
 
+// showPeriod shows cpu.cfs_period_us.
 func showPeriod(_ *Cgroups, g *group) string { return formatMicros(g.period) }
-func showBurst(_ *Cgroups, g *group) string  { return formatMicros(g.burst) }
 
+// showBurst shows cpu.cfs_burst_us (version 1) or cpu.max.burst (version 2).
+func showBurst(_ *Cgroups, g *group) string { return formatMicros(g.burst) }
+
+// setQuota handles a write to cpu.cfs_quota_us. A negative number means no limit.
 func setQuota(f *Cgroups, g *group, text string) error {
 	n, err := kernelInt(text)
 	b := g.bandwidth
@@ -169,6 +178,7 @@ func setQuota(f *Cgroups, g *group, text string) error {
 	return f.setBandwidth(g, b)
 }
 
+// setPeriod handles a write to cpu.cfs_period_us.
 func setPeriod(f *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	switch {
@@ -182,6 +192,7 @@ func setPeriod(f *Cgroups, g *group, text string) error {
 	return f.setBandwidth(g, b)
 }
 
+// setBurst handles a write to cpu.cfs_burst_us (version 1) or cpu.max.burst (version 2).
 func setBurst(f *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	switch {
@@ -237,7 +248,8 @@ func (f *Cgroups) setBandwidth(g *group, b bandwidth) error {
 	}
 	old := g.bandwidth
 	g.bandwidth = b
-	// Version 2 does not check the ratios: a child effectively has the lowest ratio of itself and its ancestors.
+	// Version 2 does not check the ratios of quota to period. There, the lowest ratio of a cgroup and its ancestors
+	// counts.
 	if f.version == cgroup.V1 && !f.root.ratiosFit(-1) {
 		g.bandwidth = old
 		return syscall.EINVAL

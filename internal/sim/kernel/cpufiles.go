@@ -21,8 +21,8 @@ type CPUHardware struct {
 	MinFreq     int      `json:"minFreq,omitempty"`     // lowest frequency in kHz; 800000 if left out
 	BaseFreq    int      `json:"baseFreq,omitempty"`    // base frequency in kHz; 2000000 if left out
 	MaxFreq     int      `json:"maxFreq,omitempty"`     // highest frequency in kHz; 3500000 if left out
-	Governors   []string `json:"governors,omitempty"`   // performance and powersave if left out; the last one is set at first
-	Preferences []string `json:"preferences,omitempty"` // energy preferences; the first one is set at first
+	Governors   []string `json:"governors,omitempty"`   // performance and powersave if left out; the last one is in force at the start
+	Preferences []string `json:"preferences,omitempty"` // energy preferences; the first one is in force at the start
 	CStates     []string `json:"cStates,omitempty"`     // names of the idle states; POLL, C1 and C6 if left out
 	PerPolicy   int      `json:"perPolicy,omitempty"`   // number of CPUs in a cpufreq policy; 1 if left out
 }

@@ -11,17 +11,18 @@ import (
 
 // cpusetState has a cgroup's values in the cpuset controller, by file.
 type cpusetState struct {
-	cpus, mems                            cgroup.IDs
-	cloneChildren                         bool  // cgroup.clone_children
-	cpuExclusive, memExclusive, hardwall  bool  // cpu_exclusive, mem_exclusive, mem_hardwall
-	memoryMigrate, spreadPage, spreadSlab bool  // memory_migrate, memory_spread_page, memory_spread_slab
-	schedLoadBalance                      bool  // sched_load_balance
-	relaxDomainLevel                      int64 // sched_relax_domain_level
+	cpus, mems                            cgroup.IDs // cpuset.cpus, cpuset.mems
+	cloneChildren                         bool       // cgroup.clone_children
+	cpuExclusive, memExclusive, hardwall  bool       // cpu_exclusive, mem_exclusive, mem_hardwall
+	memoryMigrate, spreadPage, spreadSlab bool       // memory_migrate, memory_spread_page, memory_spread_slab
+	schedLoadBalance                      bool       // sched_load_balance
+	relaxDomainLevel                      int64      // sched_relax_domain_level
 }
 
 // maxNodes is MAX_NUMNODES of kernels with CONFIG_NODES_SHIFT=10.
 const maxNodes = 1024
 
+// setClone handles a write to cgroup.clone_children.
 func setClone(_ *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	if err == nil {
@@ -30,15 +31,21 @@ func setClone(_ *Cgroups, g *group, text string) error {
 	return err
 }
 
+// showCPUs shows cpuset.cpus.
 func showCPUs(_ *Cgroups, g *group) string { return g.cpus.String() }
+
+// showMems shows cpuset.mems.
 func showMems(_ *Cgroups, g *group) string { return g.mems.String() }
 
+// showEffectiveCPUs shows cpuset.effective_cpus (version 1) or cpuset.cpus.effective (version 2).
 func showEffectiveCPUs(f *Cgroups, g *group) string { return f.effectiveCPUs(g).String() }
 
+// showEffectiveMems shows cpuset.effective_mems (version 1) or cpuset.mems.effective (version 2).
 func showEffectiveMems(f *Cgroups, g *group) string { return f.effectiveMems(g).String() }
 
-// effectiveMems returns the effective memory nodes of a cgroup. In version 2, these are the nodes in cpuset.mems that
-// the parent effectively has. If there are no such nodes, they are all effective nodes of the parent.
+// effectiveMems returns the effective memory nodes of a cgroup. In version 2, a cgroup effectively has the nodes in its
+// cpuset.mems that the parent also effectively has. If there are no such nodes, the cgroup has all effective nodes of
+// the parent.
 func (f *Cgroups) effectiveMems(g *group) cgroup.IDs {
 	if g == f.root || f.version == cgroup.V1 {
 		return g.mems
@@ -50,6 +57,7 @@ func (f *Cgroups) effectiveMems(g *group) cgroup.IDs {
 	return above
 }
 
+// setCPUs handles a write to cpuset.cpus.
 func setCPUs(f *Cgroups, g *group, text string) error {
 	if g == f.root {
 		return syscall.EACCES
@@ -77,6 +85,7 @@ func setCPUs(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
+// setMems handles a write to cpuset.mems.
 func setMems(f *Cgroups, g *group, text string) error {
 	if g == f.root {
 		return syscall.EACCES
@@ -171,6 +180,7 @@ func flagFile(at func(*cpusetState) *bool) fileModel {
 	}
 }
 
+// showRelax shows cpuset.sched_relax_domain_level.
 func showRelax(_ *Cgroups, g *group) string { return formatInt(g.relaxDomainLevel) }
 
 // setRelax sets sched_relax_domain_level. It accepts the numbers from -1 to the highest level of scheduling domains.

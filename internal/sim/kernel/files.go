@@ -5,8 +5,8 @@ import "github.com/trimtab/trimtab/internal/cgroup"
 // fileModel simulates the reads and writes of a file. In this package, a function showX returns the text of a file, and
 // a function setX handles a write. Both functions are called with the tree's lock held.
 type fileModel struct {
-	show           func(*Cgroups, *group) string        // nil if a read fails with EINVAL
-	set            func(*Cgroups, *group, string) error // nil if a write fails with EINVAL
+	show           func(*Cgroups, *group) string        // returns the text of the file; nil if a read fails with EINVAL
+	set            func(*Cgroups, *group, string) error // writes a text to the file; nil if a write fails with EINVAL
 	lines          bool                                 // the file is a list of lines: an empty text has no newline
 	atRoot         bool                                 // version 2: the file also exists at the root
 	rootOnly       bool                                 // version 2: the file exists only at the root
@@ -120,6 +120,7 @@ var (
 	}
 )
 
+// showZero shows 0. It is for files whose value is always 0 here, such as hugetlb.2MB.current.
 func showZero(*Cgroups, *group) string { return "0" }
 
 // Texts returns the texts of all files of a cgroup, by path. In version 1, these are the files in all hierarchies.

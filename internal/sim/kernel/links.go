@@ -29,7 +29,8 @@ func (l *Links) Has(name string) (has, known bool) {
 	return exists && at == "", true
 }
 
-// Move moves an interface of the host into a network namespace. Its error has the text of runc's error.
+// Move moves an interface of the host into a network namespace. If the host does not have the interface, Move returns
+// an error with the same text as runc's error.
 func (l *Links) Move(name, namespace string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

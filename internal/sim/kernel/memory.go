@@ -15,7 +15,7 @@ type memoryState struct {
 	swap  int64 // memory.swap.max; in version 1 memory.memsw.limit_in_bytes, the limit of memory and swap together
 	// These fields are memory.min, memory.low, memory.high, memory.swap.high and memory.soft_limit_in_bytes.
 	protectMin, low, high, swapHigh, softLimit int64
-	oomGroup, swappiness, oomKillDisable       int64
+	oomGroup, swappiness, oomKillDisable       int64              // memory.oom.group, memory.swappiness, memory.oom_control
 	moveCharge                                 int64              // memory.move_charge_at_immigrate
 	memoryOnNodes                              map[int]NodeMemory // the memory of the cgroup's tasks by memory node, from SetNodeMemory
 }
@@ -39,6 +39,7 @@ func (f *Cgroups) usedMemory(g *group) int64 {
 	return n
 }
 
+// showUsage shows memory.usage_in_bytes (version 1) or memory.current (version 2).
 func showUsage(f *Cgroups, g *group) string { return formatInt(f.usedMemory(g)) }
 
 // byteFileV2 returns the model of a limit of version 2. at returns the field that has the limit.
@@ -171,8 +172,10 @@ func checkSwap(f *Cgroups, g *group, n int64) error {
 	return nil
 }
 
+// acceptAnyLimit is a check for byteFileV1 that refuses no value.
 func acceptAnyLimit(*Cgroups, *group, int64) error { return nil }
 
+// setOOMGroup handles a write to memory.oom.group.
 func setOOMGroup(_ *Cgroups, g *group, text string) error {
 	n, err := kernelInt32(trimBlanks(text))
 	if err != nil {

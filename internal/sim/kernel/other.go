@@ -16,7 +16,7 @@ import (
 // otherState has a cgroup's values in the controllers io, blkio, hugetlb and pids.
 type otherState struct {
 	pidsLimit      int64                 // pids.max; -1 for no limit
-	hugepageLimits map[string]int64      // limits in bytes by name in the file's name, such as "2MB" or "2MB.rsvd"
+	hugepageLimits map[string]int64      // limits in bytes; the key is a part of the file's name, such as "2MB" or "2MB.rsvd"
 	ioWeight       uint64                // io.weight
 	bfqWeight      uint64                // io.bfq.weight or blkio.bfq.weight
 	throttleLimits map[string]*[4]uint64 // limits by device, in the order of ioLimits
@@ -37,6 +37,7 @@ func (o *otherState) resetOther(controller string) {
 // maxPIDs is PID_MAX_LIMIT of 64-bit kernels.
 const maxPIDs = 4194304
 
+// showPids shows pids.max.
 func showPids(_ *Cgroups, g *group) string {
 	if g.pidsLimit < 0 {
 		return unlimitedText
@@ -44,6 +45,7 @@ func showPids(_ *Cgroups, g *group) string {
 	return formatInt(g.pidsLimit)
 }
 
+// setPids handles a write to pids.max.
 func setPids(_ *Cgroups, g *group, text string) error {
 	text = trimBlanks(text)
 	if text == unlimitedText {
@@ -61,6 +63,7 @@ func setPids(_ *Cgroups, g *group, text string) error {
 	return nil
 }
 
+// showPidsCurrent shows pids.current.
 func showPidsCurrent(f *Cgroups, g *group) string {
 	n := g.tasks
 	for _, p := range f.tasksByPID {
@@ -119,6 +122,7 @@ func (f *Cgroups) parseDevice(text string) (dev, rest string, err error) {
 	return dev, rest, nil
 }
 
+// showIOWeight shows io.weight.
 func showIOWeight(_ *Cgroups, g *group) string {
 	return "default " + strconv.FormatUint(g.ioWeight, 10)
 }
@@ -144,6 +148,7 @@ func setIOWeight(f *Cgroups, g *group, text string) error {
 // showBFQ shows io.bfq.weight of version 2, and blkio.bfq.weight_device of version 1.
 func showBFQ(_ *Cgroups, g *group) string { return "default " + strconv.FormatUint(g.bfqWeight, 10) }
 
+// showBFQv1 shows blkio.bfq.weight of version 1.
 func showBFQv1(_ *Cgroups, g *group) string { return strconv.FormatUint(g.bfqWeight, 10) }
 
 // setBFQ sets io.bfq.weight. It refuses a weight for one device, because no simulated device uses the scheduler BFQ.
@@ -168,6 +173,7 @@ func setBFQDevice(f *Cgroups, _ *group, text string) error {
 	return syscall.EOPNOTSUPP
 }
 
+// setBFQv1 handles a write to blkio.bfq.weight of version 1.
 func setBFQv1(_ *Cgroups, g *group, text string) error {
 	n, err := kernelUint(text)
 	if err != nil {
@@ -196,7 +202,7 @@ func noThrottleLimits() *[4]uint64 {
 	return &[4]uint64{math.MaxUint64, math.MaxUint64, math.MaxUint32, math.MaxUint32}
 }
 
-// limitsOf returns the limits of a device, which the caller may change.
+// limitsOf returns the limits of a device. The caller may change these limits.
 func (o *otherState) limitsOf(dev string) *[4]uint64 {
 	if o.throttleLimits[dev] == nil {
 		o.throttleLimits[dev] = noThrottleLimits()
@@ -216,6 +222,7 @@ func (o *otherState) throttledDevices() []string {
 	return out
 }
 
+// showIOMax shows io.max: a line for each device that has a limit.
 func showIOMax(_ *Cgroups, g *group) string {
 	var lines []string
 	for _, dev := range g.throttledDevices() {

@@ -12,10 +12,10 @@ import (
 
 // partition has the values of cpuset.cpus.partition and cpuset.cpus.exclusive.
 type partition struct {
-	kind          string // "" (member), "root" or "isolated"
-	valid         bool
-	invalidReason string // the reason why the partition is not valid; "" if the kernel gives none
-	exclusive     cgroup.IDs
+	kind          string     // "" (member), "root" or "isolated"
+	valid         bool       // the kernel gives the partition its CPUs
+	invalidReason string     // the reason why the partition is not valid; "" if the kernel gives none
+	exclusive     cgroup.IDs // cpuset.cpus.exclusive
 }
 
 // The kernel's reasons why a partition is not valid.
@@ -43,9 +43,9 @@ func (f *Cgroups) isPartitionRoot(g *group) bool { return g == f.root || g.parti
 // valid partition.
 func (f *Cgroups) isRemote(g *group) bool { return g.partition.valid && !f.isPartitionRoot(g.parent) }
 
-// effectiveCPUs returns the effective CPUs of a cgroup. In version 2, these are the CPUs in cpuset.cpus that the parent
-// effectively has. If there are no such CPUs, they are all effective CPUs of the parent. A partition root has the CPUs
-// of its partition, without the CPUs of the partitions below it.
+// effectiveCPUs returns the effective CPUs of a cgroup. In version 2, a cgroup effectively has the CPUs in its
+// cpuset.cpus that the parent also effectively has. If there are no such CPUs, the cgroup has all effective CPUs of the
+// parent. A partition root has the CPUs of its partition, without the CPUs of the partitions below it.
 func (f *Cgroups) effectiveCPUs(g *group) cgroup.IDs {
 	if f.version == cgroup.V1 {
 		return g.cpus
@@ -84,6 +84,7 @@ func (f *Cgroups) remoteCPUs(g *group) cgroup.IDs {
 	return out
 }
 
+// showPartition shows cpuset.cpus.partition.
 func showPartition(_ *Cgroups, g *group) string {
 	p := g.partition
 	switch {
@@ -97,6 +98,7 @@ func showPartition(_ *Cgroups, g *group) string {
 	return p.kind + " invalid (" + p.invalidReason + ")"
 }
 
+// setPartition handles a write to cpuset.cpus.partition.
 func setPartition(f *Cgroups, g *group, text string) error {
 	kind := trimBlanks(text)
 	f.hasPartitions = f.hasPartitions || kind != "member"
@@ -151,9 +153,8 @@ func (f *Cgroups) whyInvalid(g *group) string {
 	return ""
 }
 
-// needsRemainingCPUs reports whether a partition root must keep CPUs for its own tasks. These are the tasks in the
-// partition root, and below it in cgroups that are not partitions. Tasks in and below the child exceptChild do not
-// count.
+// needsRemainingCPUs reports whether the partition root g must keep CPUs for tasks in g itself, or for tasks below g in
+// cgroups that are not partitions. Tasks in and below the child exceptChild do not count.
 func (f *Cgroups) needsRemainingCPUs(g, exceptChild *group) bool {
 	if g == f.root || f.hasTasks(g, "") {
 		return true
@@ -215,9 +216,13 @@ func (f *Cgroups) effectiveExclusiveCPUs(g *group) cgroup.IDs {
 	return g.partition.exclusive.And(f.effectiveExclusiveCPUs(g.parent))
 }
 
-func showExclusive(_ *Cgroups, g *group) string          { return g.partition.exclusive.String() }
+// showExclusive shows cpuset.cpus.exclusive.
+func showExclusive(_ *Cgroups, g *group) string { return g.partition.exclusive.String() }
+
+// showEffectiveExclusive shows cpuset.cpus.exclusive.effective.
 func showEffectiveExclusive(f *Cgroups, g *group) string { return f.effectiveExclusiveCPUs(g).String() }
 
+// setExclusive handles a write to cpuset.cpus.exclusive.
 func setExclusive(f *Cgroups, g *group, text string) error {
 	want, err := kernelList(text, highestID(f.possible)+1)
 	switch {
@@ -251,6 +256,7 @@ func (f *Cgroups) endPartitionsBelow(g *group) {
 	}
 }
 
+// showIsolated shows cpuset.cpus.isolated.
 func showIsolated(f *Cgroups, _ *group) string { return f.isolatedCPUs(f.root).String() }
 
 // isolatedCPUs returns the CPUs of all valid isolated partitions below g.
@@ -274,7 +280,8 @@ func (f *Cgroups) checkMayBecomeEmpty(g *group, trial cpusetState) error {
 	return nil
 }
 
-// checkOffline returns an error if a CPU cannot go offline. Since Linux 6.12, the last CPU of a partition cannot.
+// checkOffline returns an error if a CPU cannot go offline. Since Linux 6.12, the last CPU of a partition cannot go
+// offline.
 func (f *Cgroups) checkOffline(cpu cgroup.IDs) error {
 	if f.version == cgroup.V2 && f.kernelSince(12) && f.isLastCPU(f.root, cpu) {
 		return syscall.EBUSY

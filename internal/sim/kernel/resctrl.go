@@ -12,7 +12,7 @@ import (
 
 // ResctrlHardware has the resources of a machine that resctrl can divide.
 type ResctrlHardware struct {
-	CacheMask string `json:"cacheMask"` // of the L3 cache, in hexadecimal; "" if the cache cannot be divided
+	CacheMask string `json:"cacheMask"` // bit mask of the L3 cache, one bit per cache way, in hexadecimal; "" if the cache cannot be divided
 	Caches    []int  `json:"caches"`    // ids of the L3 caches
 	// Bandwidth is the value of a group without a limit, 100 or 2048; 0 if the bandwidth cannot be limited.
 	Bandwidth     int  `json:"bandwidth"`
@@ -67,11 +67,11 @@ func (f *Resctrl) newGroup() *resctrlGroup {
 func (f *Resctrl) ControlGroupOf(thread int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.groupLocked(thread)
+	return f.controlGroupLocked(thread)
 }
 
-// groupLocked is Group for callers that hold the lock.
-func (f *Resctrl) groupLocked(thread int) string {
+// controlGroupLocked is ControlGroupOf for callers that hold the lock.
+func (f *Resctrl) controlGroupLocked(thread int) string {
 	if at, known := f.controlGroupOf[thread]; known {
 		return at
 	}
@@ -141,6 +141,7 @@ func (f *Resctrl) tasksLocked(dir string) []byte {
 	return out
 }
 
+// isMonitoringGroup reports whether a directory is that of a monitoring group.
 func isMonitoringGroup(dir string) bool { return path.Base(path.Dir(dir)) == "mon_groups" }
 
 // WriteFile writes a file. It fails with the kernel's errno for a text that the kernel refuses.
@@ -162,7 +163,7 @@ func (f *Resctrl) WriteFile(file string, data []byte) error {
 			delete(f.monitoringGroupOf, id) // a thread leaves its monitoring group when it moves to another control group
 			return nil
 		}
-		if f.groupLocked(id) != path.Clean(path.Dir(path.Dir(dir))) {
+		if f.controlGroupLocked(id) != path.Clean(path.Dir(path.Dir(dir))) {
 			f.lastCommandStatus = "Can't move task to different control group"
 			return pathError("write", file, syscall.EINVAL)
 		}
@@ -209,6 +210,7 @@ func (f *Resctrl) setSchemataLocked(g *resctrlGroup, file, text string) error {
 	return nil
 }
 
+// trailingZeros returns how many of the lowest bits of n are 0; 0 if n is 0.
 func trailingZeros(n uint64) int {
 	i := 0
 	for n != 0 && n&1 == 0 {

@@ -18,6 +18,7 @@ const unlimitedText = "max"
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
 
+// formatBool returns "1" for true and "0" for false.
 func formatBool(b bool) string {
 	if b {
 		return "1"
@@ -172,8 +173,9 @@ func kernelList(text string, size int) (cgroup.IDs, error) {
 	}
 }
 
-// idRegion is an element of a list, such as "0-7:1/2". The ids from start to end are divided into groups of group ids.
-// The first off ids of each group are in the list.
+// idRegion is an element of a list, such as "0-7:1/2" for 0, 2, 4 and 6. The ids from start to end are divided into
+// groups. The field group is the number of ids in a group, and off is how many ids of each group, from its first id,
+// are in the list.
 type idRegion struct{ start, end, off, group int }
 
 // parseRegion parses the first element of a list. It returns the element, and the rest of the list.

@@ -40,7 +40,8 @@ type tiers struct {
 	droppedBytes, swappedBytes int64 // the bytes of page cache that memory.reclaim dropped, and the bytes that it moved to swap
 }
 
-// SetTiers sets the memory nodes with their tiers, and the settings of the kernel.
+// SetTiers sets the memory nodes of the simulated machine, each with its memory tier. It also sets whether the kernel
+// moves memory to slower nodes, and whether the machine has swap.
 func (f *Cgroups) SetTiers(t Tiers, nodes []TierNode) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,6 +92,7 @@ func (g *group) nodeMemory(node int) NodeMemory {
 	return m
 }
 
+// showNodeMemory shows memory.numa_stat.
 func showNodeMemory(f *Cgroups, g *group) string {
 	var lines []string
 	row := func(name string, of func(NodeMemory) int64) {
@@ -166,8 +168,9 @@ func setReclaim(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// demotionTarget returns the node to which the kernel demotes a cgroup's pages on the node from: the nearest node of
-// the next slower tier. ok is false if there is no slower tier, or if the cgroup may not use the nearest node.
+// demotionTarget returns the node to which the kernel moves a cgroup's pages from the node in the parameter from. It is
+// the nearest node of the next slower tier. ok is false if there is no slower tier, if the cgroup may not use the
+// nearest node, or if the kernel does not demote pages.
 func (f *Cgroups) demotionTarget(g *group, from TierNode) (to TierNode, ok bool) {
 	if !f.tiers.Demotion {
 		return to, false

@@ -246,7 +246,7 @@ func (f *Cgroups) isThreadRoot(g *group) bool {
 	return g.parent != nil && f.hasTasks(g, "") && slices.ContainsFunc(controllers[cgroup.V2], func(c string) bool { return supportsThreads(c) && g.childControllers[c] })
 }
 
-// enablesDomainController reports whether g enables a controller that does not support threads for its children.
+// enablesDomainController reports whether g enables, for its children, a controller that does not support threads.
 func (g *group) enablesDomainController() bool {
 	for c := range g.childControllers {
 		if !supportsThreads(c) {
@@ -286,6 +286,7 @@ func (f *Cgroups) validDomain(g *group) bool {
 	return true
 }
 
+// showType shows cgroup.type.
 func showType(f *Cgroups, g *group) string {
 	switch {
 	case g.threaded:
@@ -314,7 +315,7 @@ func setType(f *Cgroups, g *group, text string) error {
 	return nil
 }
 
-// availableControllers returns the controllers of a cgroup of version 2.
+// availableControllers returns the controllers that are enabled for a cgroup of version 2 (cgroup.controllers).
 func (f *Cgroups) availableControllers(g *group) []string {
 	if g.parent == nil {
 		return controllers[cgroup.V2]
@@ -322,10 +323,12 @@ func (f *Cgroups) availableControllers(g *group) []string {
 	return slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.parent.childControllers[c] || g.threaded && !supportsThreads(c) })
 }
 
+// showControllers shows cgroup.controllers.
 func showControllers(f *Cgroups, g *group) string {
 	return strings.Join(f.availableControllers(g), " ")
 }
 
+// showSubtree shows cgroup.subtree_control.
 func showSubtree(_ *Cgroups, g *group) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(controllers[cgroup.V2]), func(c string) bool { return !g.childControllers[c] }), " ")
 }
@@ -393,8 +396,8 @@ func (g *group) childEnables(controller string) bool {
 	return false
 }
 
-// checkEnable returns the error with which the kernel refuses that g enables controllers for its children; nil if it
-// accepts this. domain means that one of the controllers does not support threads.
+// checkEnable returns the error with which the kernel refuses to enable controllers for the children of g; nil if the
+// kernel enables them. domain means that one of the controllers does not support threads.
 func (f *Cgroups) checkEnable(g *group, domain bool) error {
 	switch {
 	case !f.validDomain(g.nearestDomain()):

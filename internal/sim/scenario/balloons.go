@@ -13,8 +13,9 @@ type Balloons struct {
 	// From names the rule or the row of a table from which the wanted CPUs come. Messages contain this text.
 	From string `json:"from"`
 	// CPUs has the list of the CPUs of each wanted balloon, by the balloon's name, such as two-cpu[0]; "" for a balloon
-	// without CPUs of its own. Of the balloon types in these names, no other balloon may exist. A name without an
-	// index, such as two-cpu, means that no balloon of this type may exist.
+	// without CPUs of its own. The part before the bracket is the balloon's type. If CPUs names a type, all other
+	// balloons of this type are errors. A name without an index, such as two-cpu, means that no balloon of this type
+	// may exist.
 	CPUs map[string]string `json:"cpus"`
 }
 

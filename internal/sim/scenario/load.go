@@ -114,6 +114,7 @@ func (n *Node) check() error {
 		oneOf("driver", n.Driver, "cgroupfs", "systemd"))
 }
 
+// check returns an error that lists the wrong values of the step.
 func (s *Step) check() error {
 	errs := []error{s.checkAction()}
 	for i := range s.Run {
@@ -185,6 +186,7 @@ func (s *Step) checkAction() error {
 	return errors.Join(errs...)
 }
 
+// check returns an error that lists the wrong values of the pod and its containers.
 func (r *Run) check() error {
 	errs := []error{oneOf("pod: qos", r.Pod.QoS, "Guaranteed", "Burstable", "BestEffort")}
 	errs = append(errs, PodRef(r.Pod.Namespace, r.Pod.Name).check(-1))
@@ -212,6 +214,7 @@ func (s *Static) IDs() (cpus, mems []int, err error) {
 	return cpus, mems, err
 }
 
+// check returns an error for lists that are malformed.
 func (s *Static) check() error {
 	if _, _, err := s.IDs(); err != nil {
 		return fmt.Errorf("podResources: %w", err)
@@ -224,6 +227,7 @@ func (s *Static) check() error {
 	return nil
 }
 
+// check returns an error that lists the wrong values of the container.
 func (c *Container) check() error {
 	if c.Name == "" {
 		return errors.New("a container has no name: set its key name")

@@ -32,8 +32,8 @@ type Node struct {
 	Present string `json:"present,omitempty"`
 	// WithoutNUMA is set if the kernel is built without NUMA support. Such a kernel shows no NUMA nodes.
 	WithoutNUMA bool `json:"withoutNUMA,omitempty"`
-	// Captured is a file of `trimtab capture` that describes the machine, in place of the text for the processors. A
-	// relative path is relative to the scenario's directory.
+	// Captured is a file that `trimtab capture` wrote. It describes the machine, in place of the text for the
+	// processors. A relative path is relative to the scenario's directory.
 	Captured string `json:"captured,omitempty"`
 	// Isolated are the CPUs that the kernel's scheduler leaves out of load balancing (isolcpus), as a kernel list.
 	Isolated string `json:"isolated,omitempty"`
@@ -72,7 +72,7 @@ type Node struct {
 	// CPUFreq has the frequencies and idle states of the processors. If left out, the kernel shows no cpufreq and
 	// cpuidle files.
 	CPUFreq *kernel.CPUHardware `json:"cpuFreq,omitempty"`
-	// Tiers is set if the kernel uses the node's kinds of memory as memory tiers, for example Linux 6.16.
+	// Tiers is set if the kernel sorts the node's kinds of memory into memory tiers, as Linux 6.16 does.
 	Tiers *kernel.Tiers `json:"tiers,omitempty"`
 	// CoreSched is set if the kernel supports core scheduling.
 	CoreSched bool `json:"coreSched,omitempty"`
@@ -92,15 +92,16 @@ func (n *Node) HasSpecialProperties() bool {
 	return n.Captured != "" || n.Present != "" || n.WithoutNUMA || n.Isolated != "" || n.Efficient != "" || len(n.Cards) > 0 || len(n.FarMemory) > 0 || n.Tiers != nil || len(n.Distances) > 0
 }
 
-// NeedsKubelet reports whether the scenario needs a kubelet that reports pod specs or the grants of its static
-// managers.
+// NeedsKubelet reports whether the scenario needs a kubelet that reports pod specs, or reports which CPUs, memory nodes
+// and devices its managers granted to containers.
 func (s *Scenario) NeedsKubelet() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
 		return slices.ContainsFunc(step.Run, func(r Run) bool { return len(r.Pod.Spec) > 0 || r.Pod.PodResources != nil })
 	})
 }
 
-// HasGrants reports whether the scenario's kubelet reports grants of its static managers for CPUs, memory and devices.
+// HasGrants reports whether the scenario's kubelet reports grants: which CPUs, memory nodes and devices its managers
+// granted to containers.
 func (s *Scenario) HasGrants() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
 		return slices.ContainsFunc(step.Run, func(r Run) bool { return r.Pod.PodResources != nil })
@@ -111,7 +112,8 @@ func (s *Scenario) HasGrants() bool {
 // than 8 MiB.
 const initMemory = 16 << 20
 
-// LimitsBelowInit reports whether the scenario wants a memory limit that may be too low to start a container with runc.
+// LimitsBelowInit reports whether the scenario wants a memory limit below initMemory. With such a limit, runc possibly
+// cannot start the container.
 func (s *Scenario) LimitsBelowInit() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool {
 		for _, w := range step.Want {
@@ -140,7 +142,8 @@ type Step struct {
 	Stop []Ref `json:"stop,omitempty"`
 	// Remove lists the pods and containers to remove. The step stops running pods and containers first.
 	Remove []Ref `json:"remove,omitempty"`
-	// Kubelet is "away" if the kubelet no longer reports pod specs and grants, and "back" if it reports them again.
+	// Kubelet is "away" if the kubelet no longer reports pod specs and the resources that it granted to containers. It
+	// is "back" if the kubelet reports them again.
 	Kubelet string `json:"kubelet,omitempty"`
 	// Claims are the resource claims that are prepared from this step on. They are prepared before the step's action.
 	Claims *[]Claim `json:"claims,omitempty"`
@@ -154,8 +157,8 @@ type Step struct {
 	Reconfigure json.RawMessage `json:"reconfigure,omitempty"`
 	// Rejected is a text that the error of the action must contain. If it is set, the action must fail.
 	Rejected string `json:"wantRejected,omitempty"`
-	// WantCPUs has the wanted texts of files below /sys/devices/system/cpu/cpuN, by a list of the CPUs N, and then by
-	// the path of the file.
+	// WantCPUs has the wanted texts of files below /sys/devices/system/cpu/cpuN. The first key is a list of the CPUs N,
+	// and the second key is the path of the file below that directory.
 	WantCPUs map[string]map[string]string `json:"wantCPUs,omitempty"`
 	// Want has the wanted state of containers (by namespace/pod/container) and of the cgroups of pods (by
 	// namespace/pod).
@@ -191,7 +194,8 @@ type Run struct {
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
 
-// Pod has the data of a pod that the kubelet sends to the runtime and that it reports by its APIs.
+// Pod has the data of a pod: the data that the kubelet sends to the runtime, and the data that the kubelet reports by
+// its own APIs.
 type Pod struct {
 	Namespace   string            `json:"namespace"`                // the pod's namespace
 	Name        string            `json:"name"`                     // the pod's name
@@ -215,8 +219,8 @@ type Pod struct {
 type Static struct {
 	CPUs string `json:"cpus,omitempty"` // the exclusive CPUs, as a list
 	Mems string `json:"mems,omitempty"` // the memory nodes to which the container is bound, as a list
-	// Devices has one device for each resource name: the list of the NUMA nodes of the device, or "" if the device
-	// plugin does not report NUMA nodes.
+	// Devices has the devices of the container, one for each resource name. The value is the list of the NUMA nodes of
+	// the device, or "" if the device plugin does not report NUMA nodes.
 	Devices map[string]string `json:"devices,omitempty"`
 }
 
@@ -273,8 +277,9 @@ type Update struct {
 	PodResources *Static `json:"podResources,omitempty"`
 }
 
-// WithPodWrites calls update. If Pod is set, it calls write with Pod before update. If PodAfter is set, it calls write
-// with PodAfter after update.
+// WithPodWrites calls update, which changes the resources of the container. The function write changes the resources of
+// the pod's cgroup: WithPodWrites calls it with u.Pod before update, and with u.PodAfter after update. It does not call
+// write for a field that is nil.
 func (u *Update) WithPodWrites(write func(Ref, Resources) error, update func() error) error {
 	pod := u.Container.Pod()
 	if u.Pod != nil {
@@ -349,7 +354,7 @@ type Want struct {
 	// CPUClasses has one text for each line about CPU classes in the output of 'trimtab explain', in order. The line
 	// must contain the text. An empty list means that there must be no such line.
 	CPUClasses *[]string `json:"cpuClasses,omitempty"`
-	// Problems has texts. For each text, the agent must report a problem of the container that contains the text. An
-	// empty list means that the agent must report no problem.
+	// Problems has texts. For each text, the agent must report a problem of this container, and the problem must
+	// contain the text. An empty list means that the agent must report no problem.
 	Problems *[]string `json:"problems,omitempty"`
 }

@@ -31,14 +31,14 @@ says what is wrong with a file, and
 shows all defaults. A file begins with
 .PP
 .nf
-apiVersion: ` + roff(config.APIVersion) + `
-kind: ` + roff(config.Kind) + `
+apiVersion: ` + escapeRoff(config.APIVersion) + `
+kind: ` + escapeRoff(config.Kind) + `
 .fi
 .SH KEYS
 `)
 	for _, k := range config.Keys() {
 		if k.IsSection() {
-			fmt.Fprintf(&b, ".SS %s\n%s\n", roff(k.Path), roff(k.About))
+			fmt.Fprintf(&b, ".SS %s\n%s\n", escapeRoff(k.Path), escapeRoff(k.About))
 			continue
 		}
 		text := fmt.Sprintf("%s, default %s. %s", k.Type, k.Default, k.About)
@@ -49,15 +49,15 @@ kind: ` + roff(config.Kind) + `
 			text += " Allowed: " + k.Allowed + "."
 		}
 		text += restartNote(k)
-		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(k.Path), roff(text))
+		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", escapeRoff(k.Path), escapeRoff(text))
 	}
 	b.WriteString(".SH SEE ALSO\n.BR trimtab (1),\n.BR trimtab\\-config (1),\n.BR trimtab\\-hooks (1)\n")
 	return b.String(), nil
 }
 
-// roff escapes the characters that troff would interpret: backslashes, hyphens, and a control character at the start of
+// escapeRoff escapes the characters that troff would interpret: backslashes, hyphens, and a control character at the start of
 // a line.
-func roff(text string) string {
+func escapeRoff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n", " ").Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
 		text = `\&` + text

@@ -38,7 +38,7 @@ func answers() []answer {
 type answer struct {
 	command string
 	kind    string // "" for events, because each event is one line with its own kind
-	value   any    // a value of the type of the document; for a list, of the list
+	value   any    // a value of the Go type of the document; if the document is a list, an empty list
 }
 
 // jsonPage returns docs/json.md.
@@ -102,7 +102,8 @@ func fieldsOf(t reflect.Type, path string, inside []reflect.Type) (all []string)
 	return all
 }
 
-// nameIn returns a field's name from its tag, and "?" if an empty field is left out.
+// nameIn returns the JSON name of a field with this tag. The result optional is "?" if JSON lacks the field when it is
+// empty, and "" otherwise.
 func nameIn(tag, field string) (name, optional string) {
 	name, options, _ := strings.Cut(tag, ",")
 	if strings.Contains(options, "omit") {
@@ -122,8 +123,8 @@ var (
 	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
 )
 
-// jsonType describes a type in terms of JSON. It also returns the struct type of an object or of the elements of a
-// list; nil for other types.
+// jsonType describes a type in terms of JSON. For an object, it also returns the struct type. For a list of objects, it
+// returns the struct type of the elements. For other types, the second result is nil.
 func jsonType(t reflect.Type) (string, reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

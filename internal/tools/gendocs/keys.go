@@ -14,6 +14,7 @@ var editEffects = map[intent.Edit]string{
 	intent.EditFixed: "have no effect",
 }
 
+// keysPage returns docs/keys.md.
 func keysPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generatedNotice + `# Labels, annotations and resource names
@@ -25,16 +26,16 @@ For authors of pods with keys of Koordinator, Katalyst, rubik, nri-plugins or NR
 or a resource name. This page says what each key does on a node with Trimtab. Each entry has the key, the place where the key is
 written (in brackets), and one of these words:
 
-` + item("**read**: the key has an effect. \"Requests\" lists the kinds of requests that the key makes; [authorization.md](authorization.md) says "+
+` + listItem("**read**: the key has an effect. \"Requests\" lists the kinds of requests that the key makes; [authorization.md](authorization.md) says "+
 		"which namespaces may make them. \"Hooks\" lists the parts of the agent that serve the key ([hooks.md](hooks.md))") +
-		item("**not supported**: the key requests something that Trimtab does not do. For each pod with the key, `trimtab explain`, "+
+		listItem("**not supported**: the key requests something that Trimtab does not do. For each pod with the key, `trimtab explain`, "+
 			"`trimtab status`, the log (`kind=unserved`) and `trimtab_refused_total{kind=\"unserved\"}` report this") +
-		item("**ignored**: the key requests nothing from a node agent, and the agent does not report it") + `
+		listItem("**ignored**: the key requests nothing from a node agent, and the agent does not report it") + `
 In these cases a key that is read has no effect, and the agent reports it like a key that is not supported:
 
-` + item("All hooks that serve the key are disabled.") +
-		item("The list `dialects` in the [configuration](config.md) does not have the system of the key.") +
-		item("Only `placement.policy: pools` serves the key, and the policy is `none`.") + `
+` + listItem("All hooks that serve the key are disabled.") +
+		listItem("The list `dialects` in the [configuration](config.md) does not have the system of the key.") +
+		listItem("Only `placement.policy: pools` serves the key, and the policy is `none`.") + `
 The agent never refuses a pod because of such a report, not even with ` + "`strict: true`" + `.
 
 "Edits" says what happens if the key is changed while the pod runs. "take effect at once" needs a source of pod specs
@@ -46,9 +47,9 @@ The agent never refuses a pod because of such a report, not even with ` + "`stri
 		fmt.Fprintf(&b, "\n## %s\n\n", title)
 		for _, k := range intent.Keys() {
 			if k.System == name {
-				text := joinNonEmpty(". ", k.Handling.String(), withLabel("Requests:", kindNames(k)), withLabel("Hooks:", codes(servingHooks(k))),
+				text := joinNonEmpty(". ", k.Handling.String(), withLabel("Requests:", kindNames(k)), withLabel("Hooks:", codeSpans(servingHooks(k))),
 					withLabel("Edits:", editEffects[k.Edit]))
-				b.WriteString(item(joinNonEmpty(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Location, text), sentence(upperFirst(k.Why)))))
+				b.WriteString(listItem(joinNonEmpty(" ", fmt.Sprintf("%s (%s): %s.", keyName(k), k.Location, text), addFullStop(upperFirst(k.Why)))))
 			}
 		}
 	}
@@ -57,9 +58,9 @@ The agent never refuses a pod because of such a report, not even with ` + "`stri
 
 // keyName returns the name of a key in Markdown, with its JSON member and the word "scoped" if they apply.
 func keyName(k intent.Key) string {
-	name := code(k.Name)
+	name := codeSpan(k.Name)
 	if k.Field != "" {
-		name += ": " + code(k.Field)
+		name += ": " + codeSpan(k.Field)
 	}
 	if k.Scoped {
 		name += " (scoped)"
@@ -73,7 +74,7 @@ func kindNames(k intent.Key) string {
 	for i, kind := range k.Kinds {
 		names[i] = string(kind)
 	}
-	return codes(names)
+	return codeSpans(names)
 }
 
 // servingHooks returns the names of the hooks that serve a key.

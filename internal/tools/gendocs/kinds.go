@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
+// kindsPage returns docs/kinds.md.
 func kindsPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generatedNotice + `# Kinds of requests
@@ -28,10 +29,10 @@ Kubernetes itself gave the pod ([what a cap is](authorization.md#what-a-cap-is))
 	for _, d := range intent.Defaults() {
 		decision := string(d.Decision)
 		if d.Namespaces != "*" {
-			decision += " in " + code(d.Namespaces) + ", refuse elsewhere"
+			decision += " in " + codeSpan(d.Namespaces) + ", refuse elsewhere"
 		}
-		text := fmt.Sprintf("%s: %s. Default: **%s** (%s).", code(string(d.Kind)), d.Request, decision, d.Why)
-		b.WriteString(item(joinNonEmpty(" ", text, sentence(withLabel("Keys:", keysOf(d.Kind))))))
+		text := fmt.Sprintf("%s: %s. Default: **%s** (%s).", codeSpan(string(d.Kind)), d.Request, decision, d.Why)
+		b.WriteString(listItem(joinNonEmpty(" ", text, addFullStop(withLabel("Keys:", keysOf(d.Kind))))))
 	}
 	b.WriteString(`
 ## What it costs others
@@ -42,7 +43,7 @@ the default (in brackets) is "refuse", the agent grants the request only if one 
 
 `)
 	for _, d := range intent.Defaults() {
-		b.WriteString(item(fmt.Sprintf("%s (%s): %s", code(string(d.Kind)), d.Decision, d.Cost)))
+		b.WriteString(listItem(fmt.Sprintf("%s (%s): %s", codeSpan(string(d.Kind)), d.Decision, d.Cost)))
 	}
 	return b.String(), nil
 }

@@ -47,8 +47,8 @@ func words(text string) []string {
 	return list
 }
 
-// item formats an entry of a list.
-func item(text string) string { return wrap("* ", "  ", text) }
+// listItem formats an entry of a list.
+func listItem(text string) string { return wrap("* ", "  ", text) }
 
 // paragraph formats text between blank lines.
 func paragraph(text string) string { return wrap("", "", text) }
@@ -72,8 +72,8 @@ func withLabel(name, value string) string {
 	return name + " " + value
 }
 
-// sentence adds a full stop to a text that does not end with one.
-func sentence(text string) string {
+// addFullStop adds a full stop to a text that does not end with one.
+func addFullStop(text string) string {
 	if text == "" || strings.HasSuffix(text, ".") {
 		return text
 	}

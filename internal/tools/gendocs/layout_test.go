@@ -8,7 +8,7 @@ import (
 
 func TestWrap(t *testing.T) {
 	text := strings.Repeat("some words and `a code span with spaces`, of 100 % or - 1. more ", 20)
-	got := item(text)
+	got := listItem(text)
 	for i, line := range strings.Split(strings.TrimSuffix(got, "\n"), "\n") {
 		if n := utf8.RuneCountInString(line); n > columns {
 			t.Errorf("line %d has %d columns: %s", i+1, n, line)

@@ -29,6 +29,7 @@ type page struct {
 	make func() (string, error) // returns the content of the file
 }
 
+// pages lists all generated files.
 func pages() []page {
 	return []page{
 		{"config.md", reflowed(configPage)},
@@ -49,6 +50,7 @@ func pages() []page {
 	}
 }
 
+// writeAll makes all generated files, and writes them into the directory dir.
 func writeAll(dir string) error {
 	for _, p := range pages() {
 		text, err := p.make()

@@ -76,7 +76,7 @@ func TestPagesAreComplete(t *testing.T) {
 		}
 	}
 	fields := page("fields.md")
-	for _, r := range nri.Rows() {
+	for _, r := range nri.FieldRows() {
 		if !strings.Contains(fields, "`"+r.Proto+"`") {
 			t.Errorf("fields.md lacks %s", r.Proto)
 		}

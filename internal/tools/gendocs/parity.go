@@ -18,6 +18,7 @@ var deliveryNames = map[parity.Delivery]string{
 	parity.AtCreation: "creation", parity.KernelBeforeStart: "before", parity.KernelAfterStart: "after", parity.NotApplied: "no",
 }
 
+// parityPage returns docs/parity.md.
 func parityPage() (string, error) {
 	var b strings.Builder
 	b.WriteString(generatedNotice + `# Differences between attachments
@@ -43,7 +44,7 @@ These words say when a value is in force:
 			"([benchmarks-attachments.md](benchmarks-attachments.md#unprotected-time) has measurements)"},
 		{parity.NotApplied, "the value is not in force, and `trimtab explain` says why"},
 	} {
-		b.WriteString(item("**" + deliveryNames[w.delivery] + "**: " + w.text))
+		b.WriteString(listItem("**" + deliveryNames[w.delivery] + "**: " + w.text))
 	}
 	b.WriteString("\n## Fields\n\nThe column \"hooks\" has the [hooks](hooks.md) (parts of the agent) that set the field.\n\n| field | set on the | hooks |")
 	rule := "\n|---|---|---|"
@@ -87,17 +88,17 @@ func attachmentLimits(at int, a parity.Attachment) string {
 			if without[reason] == nil {
 				reasons = append(reasons, reason)
 			}
-			without[reason] = append(without[reason], code(r.Field.String()))
+			without[reason] = append(without[reason], codeSpan(r.Field.String()))
 		}
 	}
 	for _, reason := range reasons {
-		b.WriteString(item("Never in force: " + strings.Join(without[reason], ", ") + reason))
+		b.WriteString(listItem("Never in force: " + strings.Join(without[reason], ", ") + reason))
 	}
 	if late := lateFields(at); late != "" {
-		b.WriteString(item("In force only after the start of the container: " + late))
+		b.WriteString(listItem("In force only after the start of the container: " + late))
 	}
 	for _, l := range a.Limits {
-		b.WriteString(item("**" + l.Name + "**: " + l.Text))
+		b.WriteString(listItem("**" + l.Name + "**: " + l.Text))
 	}
 	return b.String()
 }
@@ -126,8 +127,8 @@ runtime does this, and the source of this knowledge. "An update that the agent s
 		for _, c := range r.Calls {
 			calls = append(calls, c.String())
 		}
-		b.WriteString(item(fmt.Sprintf("**%s** (releases: %s), `%s` by %s: %s. Calls: %s. Source: %s", r.Runtime, r.Releases(),
-			r.Field, strings.Join(ways, " or "), r.Description(), strings.Join(calls, ", "), sentence(r.Source))))
+		b.WriteString(listItem(fmt.Sprintf("**%s** (releases: %s), `%s` by %s: %s. Calls: %s. Source: %s", r.Runtime, r.Releases(),
+			r.Field, strings.Join(ways, " or "), r.Description(), strings.Join(calls, ", "), addFullStop(r.Source))))
 	}
 	return b.String()
 }
@@ -143,6 +144,7 @@ func lateFields(at int) string {
 	return strings.Join(fields, ", ")
 }
 
+// attachmentTitle returns the name of an attachment for users (attachmentTitles).
 func attachmentTitle(a parity.Attachment) string {
 	if t := attachmentTitles[a.Name]; t != "" {
 		return t

@@ -35,6 +35,7 @@ type scenarioPart struct {
 	value        reflect.Type
 }
 
+// scenarioParts lists the objects in the file of a scenario, in the order of the page.
 func scenarioParts() []scenarioPart {
 	return []scenarioPart{
 		{"The file", "", reflect.TypeFor[scenario.Scenario]()},
@@ -88,7 +89,7 @@ memory limit, as with the kubelet. With the first line, an editor can complete k
 	for _, p := range scenarioParts() {
 		fmt.Fprintf(&b, "\n## %s\n\n", p.title)
 		if p.where != "" {
-			fmt.Fprintf(&b, "Keys below %s:\n\n", code(p.where))
+			fmt.Fprintf(&b, "Keys below %s:\n\n", codeSpan(p.where))
 		}
 		for _, f := range reflect.VisibleFields(p.value) {
 			name, _ := nameIn(f.Tag.Get("json"), f.Name)
@@ -96,7 +97,7 @@ memory limit, as with the kubelet. With the first line, an editor can complete k
 			if p.where == "" && slices.Contains(requiredKeys(), name) {
 				what += ", required"
 			}
-			b.WriteString(item(fmt.Sprintf("%s (%s): %s", code(name), what, sentence(comments[p.value.Name()+"."+f.Name]))))
+			b.WriteString(listItem(fmt.Sprintf("%s (%s): %s", codeSpan(name), what, addFullStop(comments[p.value.Name()+"."+f.Name]))))
 		}
 	}
 	return b.String(), nil
@@ -148,7 +149,7 @@ func scenarioSchema() (string, error) {
 	root.Schema = "https://json-schema.org/draft/2020-12/schema"
 	root.Title = "Trimtab scenario"
 	describeSchema(root, reflect.TypeFor[scenario.Scenario](), comments)
-	if key := undescribed(root); key != "" {
+	if key := undescribedKey(root); key != "" {
 		return "", fmt.Errorf("schema of scenarios: the key %s has no description: is the Go file of its type in scenarioSources?", key)
 	}
 	root.Properties["steps"].Items.Properties["restart"].Enum = []any{"agent", "runtime"}
@@ -159,8 +160,8 @@ func scenarioSchema() (string, error) {
 	return string(out) + "\n", err
 }
 
-// undescribed returns the path of the first key without a description; "" if there is none.
-func undescribed(s *jsonschema.Schema) string {
+// undescribedKey returns the path of the first key without a description; "" if there is none.
+func undescribedKey(s *jsonschema.Schema) string {
 	if s == nil {
 		return ""
 	}
@@ -169,15 +170,16 @@ func undescribed(s *jsonschema.Schema) string {
 		if p.Description == "" {
 			return name
 		}
-		if key := undescribed(p); key != "" {
+		if key := undescribedKey(p); key != "" {
 			return name + "." + key
 		}
 	}
-	return cmp.Or(undescribed(s.Items), undescribed(s.AdditionalProperties))
+	return cmp.Or(undescribedKey(s.Items), undescribedKey(s.AdditionalProperties))
 }
 
-// describeSchema writes the comments of a type's fields into the schema of the type. The schema does not require a key
-// if the loader of scenarios has a default for the key, or has a better message if the key is missing.
+// describeSchema writes the comments of a type's fields into the schema of the type. It also sets which keys the schema
+// requires: the keys in requiredKeys for a scenario, and none for other objects. All other keys have a default, or the
+// loader of scenarios reports a missing key better than the schema.
 func describeSchema(s *jsonschema.Schema, t reflect.Type, comments map[string]string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		next := s.Items

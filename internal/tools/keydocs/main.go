@@ -35,8 +35,9 @@ func writeDescriptions(dir string) error {
 	return nil
 }
 
-// descriptionsSource returns the source of the table for the struct types of the configuration's files in dir and for
-// the options of hooks, rules and placement beside dir.
+// descriptionsSource returns the Go source of the table with the descriptions. The table has a row for each field of
+// the struct types in the configuration's files in dir, and in the files of the hooks, rules and placement policies. In
+// these other files, only types whose names end with Options count.
 func descriptionsSource(dir string) ([]byte, error) {
 	files, err := filepath.Glob(dir + "/../hook/*.go")
 	if err != nil {
@@ -65,7 +66,7 @@ func descriptionsSource(dir string) ([]byte, error) {
 	return out, nil
 }
 
-// writeTypes writes the rows of the struct types in file whose names have the suffix.
+// writeTypes writes the rows for the struct types in a Go file. It leaves out types whose names do not end with suffix.
 func writeTypes(b *bytes.Buffer, file, suffix string) error {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {

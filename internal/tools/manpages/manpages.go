@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// Stale returns the differences between the pages that Write would write and the pages in a directory; "" if there is
+// Differences returns the differences between the pages that Write would write and the pages in a directory; "" if there is
 // no difference.
-func Stale(dir string, root *cobra.Command) (string, error) {
+func Differences(dir string, root *cobra.Command) (string, error) {
 	want, err := pages(root)
 	if err != nil {
 		return "", err

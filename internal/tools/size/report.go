@@ -73,7 +73,8 @@ func (s *size) biggestTypes() []typeSize {
 	})
 }
 
-// precision is the number to whose multiples the table rounds lines of code, so that few changes alter the table.
+// precision is how exactly the table shows numbers of lines: the table rounds each number to a multiple of precision,
+// so that most changes of code do not change the table.
 const precision = 50
 
 // table returns the table of ARCHITECTURE.md.

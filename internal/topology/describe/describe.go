@@ -17,7 +17,8 @@ const DefaultMemory = 16 << 30
 
 // shape is the parsed text.
 type shape struct {
-	// The numbers count the parts of one part of the next higher level, such as dies per socket. See levels.
+	// Each number counts parts of the machine within one part of the next higher level, for example dies per socket;
+	// sockets counts the sockets of the machine. The variable levels lists the levels from high to low.
 	sockets, dies, nodes, caches, cores, threads int
 	memory                                       uint64            // bytes per node
 	pages                                        map[uint64]uint64 // huge pages per node, by size in bytes
@@ -31,6 +32,7 @@ type level struct {
 	field  func(*shape) *int // returns a pointer to the level's number in a shape
 }
 
+// levels has the levels of a machine, the highest first.
 var levels = []level{
 	{'s', "sockets", func(s *shape) *int { return &s.sockets }},
 	{'d', "dies per socket", func(s *shape) *int { return &s.dies }},

@@ -10,6 +10,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
+// cpuPath returns the path of a CPU's directory below /sys.
 func cpuPath(id int) string { return path.Join(cpuDir, "cpu"+strconv.Itoa(id)) }
 
 // cpus reads the directory of each online CPU, and the lists of isolated and
@@ -125,13 +126,13 @@ func (r *reader) caches(cpuDirectory string) cacheLists {
 func numberCaches(cpus []topology.CPU, caches []cacheLists) {
 	l2, l3 := map[string]int{}, map[string]int{}
 	for i, c := range caches {
-		cpus[i].L2 = groupNumber(l2, c.l2)
-		cpus[i].L3 = groupNumber(l3, c.l3)
+		cpus[i].L2 = cacheNumber(l2, c.l2)
+		cpus[i].L3 = cacheNumber(l3, c.l3)
 	}
 }
 
-// groupNumber returns the number of the cache that the CPUs of a list share. It gives each new list the next number.
-func groupNumber(known map[string]int, list string) int {
+// cacheNumber returns the number of the cache that the CPUs of a list share. It gives each new list the next number.
+func cacheNumber(known map[string]int, list string) int {
 	n, is := known[list]
 	if !is {
 		n = len(known)

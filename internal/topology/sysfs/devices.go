@@ -110,7 +110,7 @@ func disks(sys fs.FS, h *lifecycle.Host) error {
 }
 
 // charDevice reads the device numbers of a character device. It does not follow symbolic links, because a link in /dev
-// may lead to any file.
+// can lead to any file.
 func charDevice(dev fs.FS, name string) (lifecycle.Device, bool) {
 	info, err := fs.Lstat(dev, name)
 	if err != nil || info.Mode()&fs.ModeCharDevice == 0 || strings.HasPrefix(path.Base(name), ".") {

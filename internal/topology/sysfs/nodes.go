@@ -8,6 +8,7 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
+// nodePath returns the path of a NUMA node's directory below /sys.
 func nodePath(id int) string { return path.Join(nodeDir, "node"+strconv.Itoa(id)) }
 
 // nodes reads the NUMA nodes. The result nodeOf has the node of each CPU. The result local has the ids of the nodes

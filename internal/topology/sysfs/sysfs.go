@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	// cpuDir and nodeDir are the directories of CPUs and of NUMA nodes below /sys.
 	cpuDir  = "devices/system/cpu"
 	nodeDir = "devices/system/node"
 )

@@ -9,10 +9,10 @@ func probeCases() []Case {
 		"cpuset.cpus.exclusive", "memory.min", "memory.high", "memory.swap.max", "memory.oom.group", "memory.wmark_ratio", "io.bfq.weight", "pids.max", "nonsense.max",
 	}
 	return []Case{
-		{Name: "probes", Root: true, Steps: steps(
+		{Name: "probes", NeedsRoot: true, Steps: steps(
 			probe(features...), mkdir("k"), probe(features...), mkdir("kubepods"), probe(features...),
 		)},
-		{Name: "probes without controllers", On: cgroup.V2, Root: true, Steps: steps(
+		{Name: "probes without controllers", Version: cgroup.V2, NeedsRoot: true, Steps: steps(
 			mkdir("k"), enable("", "-cpu -memory"), probe(features...), mkdir("kubepods"), probe(features...), enable("", "+cpu +memory"), probe(features...),
 		)},
 	}

@@ -11,7 +11,7 @@ func treeCasesV2() []Case {
 			mkdir("k", "k", "k/a", "k/a/b", "none/a", "k/a.b", "k/a b"),
 			rmdir("k/a"), rmdir("none"), rmdir("k/a/b"), rmdir("k/a"), rmdir("k/a"),
 		)},
-		{Name: "controllers", On: cgroup.V2, Steps: steps(
+		{Name: "controllers", Version: cgroup.V2, Steps: steps(
 			read("cgroup.type", "cpu.max", "cpu.weight", "cpuset.cpus", "cpuset.cpus.effective", "cpuset.mems.effective", "cpuset.cpus.partition",
 				"memory.max", "memory.current", "io.weight", "io.max", "pids.max", "hugetlb.2MB.max"),
 			mkdir("k", "k/a"),
@@ -30,7 +30,7 @@ func treeCasesV2() []Case {
 			write("k/cgroup.subtree_control", "+cpuset +cpu", "k/a/cpuset.cpus", "k/a/cpuset.cpus.effective", "k/a/cpu.weight", "k/a/cpu.max"),
 			write("k/cgroup.controllers", "cpu"), write("k/none", "1"), write("none/cpu.max", "max"), read("k/none"),
 		)},
-		{Name: "tasks in version 2", On: cgroup.V2, Steps: steps(
+		{Name: "tasks in version 2", Version: cgroup.V2, Steps: steps(
 			mkdir("k", "k/a"), spawn("t"),
 			write("k/cgroup.procs", "$t"),
 			write("k/cgroup.subtree_control", "+memory"), rmdir("k"),
@@ -43,14 +43,14 @@ func treeCasesV2() []Case {
 			kill("t", "k/a/cgroup.procs"),
 			rmdir("k/a"),
 		)},
-		{Name: "a cgroup of threads by its tasks", On: cgroup.V2, Steps: steps(
+		{Name: "a cgroup of threads by its tasks", Version: cgroup.V2, Steps: steps(
 			mkdir("k", "k/a"), spawn("t"), write("k/cgroup.procs", "$t"),
 			write("k/cgroup.subtree_control", "+memory"), write("k/cgroup.subtree_control", "+cpu", "k/cgroup.type", "k/a/cgroup.type"),
 			write("k/cgroup.subtree_control", "+memory"), write("k/cgroup.subtree_control", "+cpuset"),
 			write("k/a/cgroup.procs", "$t", "k/cgroup.procs"), write("k/a/cgroup.subtree_control", "+cpu"), write("k/a/cpu.weight", "3"),
 			kill("t", "k/cgroup.type", "k/a/cgroup.type"), write("k/cgroup.subtree_control", "+memory", "k/a/cgroup.type"),
 		)},
-		{Name: "threaded cgroups", On: cgroup.V2, Steps: steps(
+		{Name: "threaded cgroups", Version: cgroup.V2, Steps: steps(
 			mkdir("k", "k/a", "k/a/b"),
 			writeEach("k/a/cgroup.type", "", "\n", "x", "domain", "invalid"),
 			write("k/a/cgroup.type", "threaded", "k/cgroup.type", "k/a/b/cgroup.type"),
@@ -63,7 +63,7 @@ func treeCasesV2() []Case {
 
 func treeCasesV1() []Case {
 	return []Case{
-		{Name: "tasks in version 1", On: cgroup.V1, Steps: steps(
+		{Name: "tasks in version 1", Version: cgroup.V1, Steps: steps(
 			mkdir("k", "k/a"), spawn("t"),
 			write("cpuset:k/cgroup.procs", "$t"), write("cpu:k/cgroup.procs", "$t"), write("memory:k/cgroup.procs", "$t"),
 			write("cpuset.cpus", "0"),
@@ -77,6 +77,6 @@ func treeCasesV1() []Case {
 			writeEach("cpuset:k/cgroup.procs", "", "\n", "x", "-1", "999999999", " $t", "$t\n", "$t 1", "1.5"),
 			writeEach("cpuset:k/tasks", "$t"),
 			kill("t", "cpuset:k/cgroup.procs"), rmdir("k/a"), rmdir("k"),
-		), Root: true},
+		), NeedsRoot: true},
 	}
 }

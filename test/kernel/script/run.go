@@ -51,7 +51,7 @@ type Machine struct {
 func Run(k Kernel, m Machine) ([]Answers, error) {
 	var out []Answers
 	for _, c := range Cases(m.Version) {
-		if c.Root && m.Base != "" {
+		if c.NeedsRoot && m.Base != "" {
 			continue
 		}
 		r := &runner{kernel: k, machine: m, tasks: map[string]int{}}
@@ -60,10 +60,10 @@ func Run(k Kernel, m Machine) ([]Answers, error) {
 			if m.Device == "" && strings.Contains(s.Text, "$dev") {
 				continue
 			}
-			a.Steps = append(a.Steps, r.step(s))
+			a.Steps = append(a.Steps, r.runStep(s))
 		}
 		if err := r.cleanUp(); err != nil {
-			return out, fmt.Errorf("after %q: %w", c.Name, err)
+			return out, fmt.Errorf("clean up after case %q: %w", c.Name, err)
 		}
 		out = append(out, a)
 	}
@@ -79,15 +79,15 @@ type runner struct {
 	offline []int          // CPUs that the case took offline
 }
 
-// step runs a step and returns the kernel's answer.
-func (r *runner) step(s Step) Answer {
+// runStep runs a step and returns the kernel's answer.
+func (r *runner) runStep(s Step) Answer {
 	a := Answer{Step: s.String(), Err: r.errno(r.do(s))}
 	if s.Op == Probe {
 		f := (&cgroup.Tree{FS: r.kernel, Version: r.machine.Version}).Probe(s.Path)
 		a.FileTexts = append(a.FileTexts, FileText{File: "support", Text: f.Support.String()})
 	}
 	for _, file := range s.shown() {
-		a.FileTexts = append(a.FileTexts, FileText{File: file, Text: r.show(file)})
+		a.FileTexts = append(a.FileTexts, FileText{File: file, Text: r.fileText(file)})
 	}
 	return a
 }
@@ -122,11 +122,11 @@ func (r *runner) do(s Step) error {
 		}
 		return r.kernel.SetOnline(id, s.Text == "1")
 	}
-	return r.task(s)
+	return r.doOnTask(s)
 }
 
-// task does the operation of a step on a task.
-func (r *runner) task(s Step) error {
+// doOnTask does the operation of a step on a task.
+func (r *runner) doOnTask(s Step) error {
 	var err error
 	pid := r.tasks[s.Path]
 	switch s.Op {
@@ -160,9 +160,9 @@ func (r *runner) fillNames(text string) string {
 	return strings.ReplaceAll(text, "$dev", r.machine.Device)
 }
 
-// show returns the text of a file. It replaces the pids and the device number of this run by names, so that two runs
+// fileText returns the text of a file. It replaces the pids and the device number of this run by names, so that two runs
 // have the same text.
-func (r *runner) show(file string) string {
+func (r *runner) fileText(file string) string {
 	data, err := r.kernel.ReadFile(r.file(file))
 	if err != nil {
 		return "!" + r.errno(err)
@@ -216,6 +216,7 @@ func (r *runner) errno(err error) string {
 	return err.Error()
 }
 
+// errnoNames has the names of the errors that a kernel returns for a step.
 var errnoNames = map[syscall.Errno]string{
 	syscall.EACCES: "EACCES", syscall.EBUSY: "EBUSY", syscall.EEXIST: "EEXIST", syscall.EINVAL: "EINVAL", syscall.ENODEV: "ENODEV", syscall.ENOENT: "ENOENT",
 	syscall.ENOMEM: "ENOMEM", syscall.ENOSPC: "ENOSPC", syscall.ENOTEMPTY: "ENOTEMPTY", syscall.EOPNOTSUPP: "EOPNOTSUPP", syscall.EPERM: "EPERM",

@@ -13,12 +13,12 @@ import (
 // the case made.
 type Case struct {
 	Name string
-	// On is the cgroup version that the case needs; 0 means that the case runs on both versions.
-	On cgroup.Version
-	// Root means that the case changes the root of a hierarchy or takes CPUs offline. Such a case runs only if
+	// Version is the cgroup version that the case needs; 0 means that the case runs on both versions.
+	Version cgroup.Version
+	// NeedsRoot means that the case changes the root of a hierarchy or takes CPUs offline. Such a case runs only if
 	// Machine.Base is "", for example in a virtual machine.
-	Root  bool
-	Steps []Step
+	NeedsRoot bool
+	Steps     []Step
 }
 
 // Op is the operation of a step.
@@ -41,12 +41,13 @@ const (
 // Step is one operation, and the files to read afterwards.
 type Step struct {
 	Op Op
-	// Path is a directory, a feature, the number of a CPU, the name of a task, or a file as "dir/file". In version 1 a
-	// prefix of the path is the controller, as in "cpuset:a/cgroup.procs". Without a prefix, the part of the file's name
-	// before the dot is the controller.
+	// Path is a directory, a file as "dir/file", a kernel feature, the number of a CPU, or the name of a task. Which
+	// one it is depends on Op. In version 1, a file also needs a controller. Path can name the controller in a prefix,
+	// as in "cpuset:a/cgroup.procs". Otherwise the controller is the part of the file's name before the first dot, as
+	// in "a/cpuset.cpus".
 	Path string
-	// Text is the text to write. In it, "$t" is the pid of the task t, and "$dev" the number of a block device. For Grow,
-	// Text is the number of bytes. For CPU, it is "0" (offline) or "1" (online).
+	// Text is the text that Write writes. "$t" in this text is the pid of the task t, and "$dev" the number of a block
+	// device. If Op is Grow, Text is the number of bytes. If Op is CPU, Text is "0" (offline) or "1" (online).
 	Text string
 	// Show are the files to read after the operation, besides the written file.
 	Show []string
@@ -69,7 +70,8 @@ func (s Step) shown() []string {
 	return s.Show
 }
 
-// hierarchyPath converts a path in the notation of Step.Path to a path below the directory of the mounted hierarchies.
+// hierarchyPath converts p, a file in the notation of Step.Path such as "cpuset:a/cgroup.procs", to a path below the
+// directory in which the hierarchies are mounted.
 func hierarchyPath(v cgroup.Version, p string) string {
 	controller, rest, given := strings.Cut(p, ":")
 	if !given {
@@ -89,7 +91,7 @@ func Cases(v cgroup.Version) []Case {
 	var out []Case
 	for _, group := range [][]Case{treeCases(), probeCases(), cpuCases(), cpusetCases(), memoryCases(), deviceCases(), partitionCases()} {
 		for _, c := range group {
-			if c.On == 0 || c.On == v {
+			if c.Version == 0 || c.Version == v {
 				out = append(out, c)
 			}
 		}
@@ -97,6 +99,7 @@ func Cases(v cgroup.Version) []Case {
 	return out
 }
 
+// mkdir returns steps that make cgroups.
 func mkdir(dirs ...string) []Step {
 	var out []Step
 	for _, d := range dirs {
@@ -105,29 +108,37 @@ func mkdir(dirs ...string) []Step {
 	return out
 }
 
+// rmdir returns a step that removes a cgroup.
 func rmdir(dir string) Step { return Step{Op: Rmdir, Path: dir} }
 
+// write returns a step that writes a text to a file, and then reads this file and the files in show.
 func write(file, text string, show ...string) Step {
 	return Step{Op: Write, Path: file, Text: text, Show: show}
 }
 
-// enable enables controllers for the children of a cgroup of version 2.
+// enable returns a step that enables controllers for the children of a cgroup of version 2.
 func enable(dir, controllers string) Step {
 	return write(path.Join(dir, "cgroup.subtree_control"), controllers)
 }
 
+// read returns a step that only reads files.
 func read(files ...string) Step { return Step{Op: Read, Path: "files", Show: files} }
 
+// spawn returns a step that starts a task. Later steps use the task by its name.
 func spawn(task string) Step { return Step{Op: Spawn, Path: task} }
 
+// grow returns a step that makes a task use more memory.
 func grow(task string, bytes int64) Step {
 	return Step{Op: Grow, Path: task, Text: strconv.FormatInt(bytes, 10)}
 }
 
+// kill returns a step that ends a task, and then reads the files in show.
 func kill(task string, show ...string) Step { return Step{Op: Kill, Path: task, Show: show} }
 
+// awaitEnd returns a step that waits until the kernel has ended a task, and then reads the files in show.
 func awaitEnd(task string, show ...string) Step { return Step{Op: AwaitEnd, Path: task, Show: show} }
 
+// probe returns steps that probe kernel features.
 func probe(features ...string) []Step {
 	var out []Step
 	for _, f := range features {
@@ -136,7 +147,8 @@ func probe(features ...string) []Step {
 	return out
 }
 
-// lastCPU takes CPU 3, which is the last one of the machine, offline or online.
+// lastCPU returns a step that takes CPU 3, which is the last one of the machine, offline or online. The step then reads
+// the files in show.
 func lastCPU(online bool, show ...string) Step {
 	text := "0"
 	if online {
@@ -145,7 +157,7 @@ func lastCPU(online bool, show ...string) Step {
 	return Step{Op: CPU, Path: "3", Text: text, Show: show}
 }
 
-// writeEach writes texts into a file, one after the other.
+// writeEach returns steps that write texts into a file, one after the other.
 func writeEach(file string, all ...string) []Step {
 	var out []Step
 	for _, t := range all {

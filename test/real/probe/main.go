@@ -79,8 +79,8 @@ func main() {
 	}
 }
 
-// echo copies stdin to stdout, and prints whether stdin is a terminal. It returns an exit status that shows that a
-// runtime reports the status unchanged.
+// echo copies stdin to stdout, and prints whether stdin is a terminal. It returns 7, an exit status that no error has.
+// So a test sees that the runtime reports the exit status unchanged.
 func echo() int {
 	_, err := unix.IoctlGetTermios(0, unix.TCGETS)
 	if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
@@ -182,6 +182,7 @@ func cgroup() map[string]string {
 	return seen
 }
 
+// text returns the content of a file; "" if it cannot be read.
 func text(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)

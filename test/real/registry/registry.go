@@ -25,6 +25,7 @@ const (
 	extraLayerBytes = 6 << 20 // the bytes of the additional layer of the image extra: more than a gRPC message may have
 )
 
+// descriptor is an OCI descriptor: it identifies a blob by its digest.
 type descriptor struct {
 	MediaType string `json:"mediaType"`
 	Digest    string `json:"digest"`
@@ -161,6 +162,7 @@ func (r *Registry) store(mediaType string, content []byte) descriptor {
 	return d
 }
 
+// manifest answers a request for the manifest of an image, by the name of the image or by a digest.
 func (r *Registry) manifest(w http.ResponseWriter, req *http.Request) {
 	ref := req.PathValue("ref")
 	if !strings.HasPrefix(ref, "sha256:") {
@@ -169,10 +171,12 @@ func (r *Registry) manifest(w http.ResponseWriter, req *http.Request) {
 	r.serve(w, ref, mediaManifest)
 }
 
+// blob answers a request for a blob by its digest.
 func (r *Registry) blob(w http.ResponseWriter, req *http.Request) {
 	r.serve(w, req.PathValue("ref"), "application/octet-stream")
 }
 
+// serve answers a request with the blob that has the digest.
 func (r *Registry) serve(w http.ResponseWriter, digest, mediaType string) {
 	content, ok := r.blobs[digest]
 	if !ok {

@@ -19,6 +19,7 @@ import (
 )
 
 const (
+	// statusSocket is the path of the agent's status socket in a virtual machine.
 	statusSocket = "/run/trimtab/trimtab.sock"
 	// ConfigFile is the path of the agent's configuration file in a virtual machine.
 	ConfigFile = "/etc/trimtab/config.yaml"
@@ -113,7 +114,7 @@ type Status struct {
 	Attachments []struct{ State string }
 	PodSpecs    []struct {
 		Source string
-		Up     bool
+		Up     bool // the source answers
 		Pods   int
 		Error  string
 	}
@@ -124,13 +125,14 @@ type Status struct {
 	}
 	Cluster struct {
 		Config struct {
-			From   string
+			From   string // "API server", or the copy on the node
 			Layers []struct{ Name string }
 		}
 	}
 }
 
-// Explanation has the fields of explain that tests read.
+// Explanation has the fields of explain that tests read. Seat is "exclusive" if the container owns CPUs, and otherwise
+// the name of its pool. SeatWhy is the reason for Seat.
 type Explanation struct {
 	Pod, Container, State, Class, Seat, SeatWhy, CPUs string
 	Values, PodValues                                 []struct {
@@ -211,7 +213,7 @@ func (a *Agent) Reconfigure(keys json.RawMessage) error {
 	})
 }
 
-// Await calls check until it returns no error, and returns its last error when AwaitTimeout ends.
+// Await calls check until check returns no error. When AwaitTimeout has passed, Await returns the last error of check.
 func Await(check func() error) error {
 	deadline := time.Now().Add(AwaitTimeout)
 	for {
@@ -219,6 +221,6 @@ func Await(check func() error) error {
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(100 * time.Millisecond) // the interval of a poll, which ends when the condition holds
+		time.Sleep(100 * time.Millisecond) // a poll: the loop ends as soon as check succeeds
 	}
 }

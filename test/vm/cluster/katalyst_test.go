@@ -41,7 +41,7 @@ func cnrVersion(name string) map[string]any {
 func katalyst(t *testing.T, kubeconfig, node string) *reporter {
 	t.Helper()
 	return start(t, kubeconfig, node, quick, publish.Report{
-		Kind: "CustomNodeResource", Resource: cnrs, Key: "status.topologyZone", Status: true,
+		Kind: "CustomNodeResource", Resource: cnrs, Key: "status.topologyZone", HasStatusSubresource: true,
 	}, func(n zones.Node) (map[string]string, map[string]any) {
 		return nil, n.CNR(zones.TopologyManager{Policy: "best-effort", Scope: "container"})
 	})
@@ -88,7 +88,7 @@ func TestKatalyst(t *testing.T) {
 	newer := cnrs
 	newer.Version = "v1beta1"
 	install(t, p, newer, "CustomNodeResource", cnrVersion("v1beta1"))
-	r.reports(t, p, "serves v1beta1, and v1alpha1 is needed")
+	r.reports(t, p, "serves only v1beta1, but the agent needs v1alpha1")
 	remove(t, p, newer)
 	plain := cnrVersion("v1alpha1")
 	delete(plain, "subresources")

@@ -55,7 +55,7 @@ func follow(t *testing.T, p *controlplane.Plane, node string) *specChain {
 	}
 	h := &specChain{changed: map[string]int{}}
 	h.Chain = podspec.New(podspec.Options{
-		Sources: []podspec.SpecSource{podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: node, OnResult: c.Note})},
+		Sources: []podspec.SpecSource{podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: node, OnResult: c.RecordResult})},
 		Wait:    time.Minute, Retry: 10 * time.Millisecond,
 		Changed: func(uids []string) {
 			h.mu.Lock()
@@ -161,7 +161,7 @@ func TestForbidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: "n2", OnResult: c.Note})
+	a := podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: "n2", OnResult: c.RecordResult})
 	err = a.Watch(t.Context(), func(podspec.Update) {})
 	if err == nil || !strings.Contains(err.Error(), `give the agent's role "list" and "watch" on pods`) {
 		t.Errorf("%v", err)

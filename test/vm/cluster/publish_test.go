@@ -120,7 +120,7 @@ func TestPublish(t *testing.T) {
 	r := publishes(t, p, "n1", quick)
 	r.reports(t, p, "no CustomResourceDefinition noderesourcetopologies.topology.node.k8s.io")
 	install(t, p, oldNRTs, "NodeResourceTopology", nrtVersion("v1alpha1", true))
-	r.reports(t, p, "serves v1alpha1, and v1alpha2 is needed")
+	r.reports(t, p, "serves only v1alpha1, but the agent needs v1alpha2")
 	remove(t, p, oldNRTs)
 	install(t, p, nrts, "NodeResourceTopology", nrtVersion("v1alpha1", false), nrtVersion("v1alpha2", true))
 

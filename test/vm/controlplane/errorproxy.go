@@ -17,7 +17,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// ErrorProxy is a proxy before an API server. Between Begin and End, it answers every request with the status of Begin.
+// ErrorProxy is a proxy before an API server. After a call of Begin, it answers every request with the status code from
+// that call. After a call of End, it passes requests on again.
 type ErrorProxy struct {
 	// Kubeconfig is the file of a kubeconfig that reaches the API server through the proxy.
 	Kubeconfig string

@@ -36,7 +36,7 @@ func (c *cluster) at(t *testing.T) *cluster {
 
 func (c *cluster) nodes() {
 	a := c.run("nodes")
-	c.want(a, 0, "NODE   VERSION", "n1     v0.1.0    nri connected   yes", "n3     -", "no agent", "this plugin has version devel")
+	c.want(a, 0, "NODE   VERSION", "n1     v0.1.0    nri connected   yes", "n3     -", "no agent", "no agent has the version devel of this plugin")
 	var list struct{ Items []map[string]any }
 	if err := json.Unmarshal([]byte(c.run("nodes", "-o", "json").out), &list); err != nil || len(list.Items) != 3 || list.Items[1]["node"] != "n2" {
 		c.Errorf("nodes as JSON: %v, %v", list.Items, err)

@@ -53,7 +53,7 @@ func TestRollout(t *testing.T) {
 	c.want(c.run(group("-f", second, "--watch", "--pause", "100ms")...), 0, "continuing: 1 of 2 nodes have the new configuration", "done: 2 nodes")
 	c.maps("trimtab-group-latency")
 
-	c.want(c.run(group("-f", worse, "--watch", "--pause", "10m")...), 1, "the rollout stopped at node n1", "are not in force, but only 0 were not in force before the rollout", "1 of 2 nodes have the new configuration")
+	c.want(c.run(group("-f", worse, "--watch", "--pause", "10m")...), 1, "the rollout stopped at node n1", "are not in force (before the rollout: 0)", "1 of 2 nodes have the new configuration")
 	c.maps("trimtab-group-latency", "trimtab-node-n1")
 	c.want(c.run("config", "apply", "--abort"), 0, "restored the previous configuration of 1 nodes: n1")
 	c.maps("trimtab-group-latency")

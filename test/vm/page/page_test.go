@@ -118,7 +118,7 @@ func keyboard(t *testing.T, b *browser) {
 	b.press("Home")
 	b.press("Enter")
 	b.until(text("#explanation h2"), "CPU 0")
-	b.until(has("#explanation .text", "Reserved"), "true")
+	b.until(has("#explanation .text", "is reserved for the system"), "true")
 	b.press("Escape")
 	b.until(text("#explanation h2"), "Nothing is selected")
 	b.until(focused, "#cpu=0")

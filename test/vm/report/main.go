@@ -20,17 +20,17 @@ import (
 // event is one line of go test -json (cmd/internal/test2json).
 type event struct {
 	Action, Package, Test, Output string
-	Elapsed                       float64
+	Elapsed                       float64 // in seconds
 }
 
 // test is a test or subtest.
 type test struct {
-	name   string
-	action string // the result: "pass", "fail" or "skip"; "" while the test runs
-	took   time.Duration
-	output []string
-	ran    bool // an event reported the start of the test
-	parent bool // the test has subtests
+	name        string
+	action      string // the result: "pass", "fail" or "skip"; "" while the test runs
+	took        time.Duration
+	output      []string
+	ran         bool // an event reported the start of the test
+	hasSubtests bool // the test has subtests
 }
 
 // suite is one package.
@@ -78,7 +78,7 @@ func read(from io.Reader, to io.Writer) ([]*suite, error) {
 	return all, lines.Err()
 }
 
-// unparsedLine returns the text if it could not be parsed as an event, which err shows. Otherwise it returns "".
+// unparsedLine returns text if err shows that the text could not be parsed as an event. If err is nil, it returns "".
 func unparsedLine(err error, text string) string {
 	if err == nil {
 		return ""
@@ -86,7 +86,8 @@ func unparsedLine(err error, text string) string {
 	return text
 }
 
-// progressPrefixes has the prefixes of progress messages. They come from the driver of the tests and the scripts of test/tools.
+// progressPrefixes has the prefixes of progress messages. The messages come from the driver of the tests and the
+// scripts of test/tools.
 var progressPrefixes = []string{"vm: ", "tools: ", "kernel: ", "debian: "}
 
 // addEvent adds an event to the suite, and prints the progress of its tests.
@@ -109,7 +110,7 @@ func (s *suite) addEvent(e event, to io.Writer) {
 	case "run":
 		t.ran = true
 		if up := path.Dir(e.Test); up != "." {
-			s.test(up).parent = true
+			s.test(up).hasSubtests = true
 		}
 		fmt.Fprintf(to, "=== %s %s\n", path.Base(s.name), e.Test)
 	case "output":
@@ -159,13 +160,13 @@ func (s *suite) summarise(to io.Writer) bool {
 	var notes []string
 	var skipped skips
 	for _, t := range s.tests {
-		if !t.ran { // addEvent takes the part before a slash in a name for a parent test, but no such test exists
+		if !t.ran { // not a test: addEvent added this name because a test's name has a slash
 			continue
 		}
 		if t.action == "" {
 			t.action = "fail"
 		}
-		if t.parent && t.action != "fail" {
+		if t.hasSubtests && t.action != "fail" {
 			continue
 		}
 		count[t.action]++
@@ -174,7 +175,7 @@ func (s *suite) summarise(to io.Writer) bool {
 			skipped.add(reason(t.output), t.name)
 		case "fail":
 			notes = append(notes, "   FAILED  "+t.name)
-			if !t.parent {
+			if !t.hasSubtests {
 				notes = append(notes, tailOf(t.output)...)
 			}
 		}

@@ -87,10 +87,10 @@ func (b *History) Of(name string) Part {
 	return Part{Name: name, Took: assumedDuration}
 }
 
-// Due returns the parts that the next run must play: those played longest ago, until they take a tenth of
-// the time of all parts, and those that would otherwise not be played within RunsForAllParts runs. Parts with the same
-// last run are ordered by a hash of their names. So long and short parts mix, although similar names often mean
-// similar durations.
+// Due returns the parts that the next run must play. They are the parts that were played longest ago, until these parts
+// take a tenth of the time of all parts. They are also the parts that otherwise would not be played within
+// RunsForAllParts runs. Parts with the same last run are ordered by a hash of their names. So long and short parts mix,
+// although similar names often mean similar durations.
 func (b *History) Due(all []string) []Part {
 	var parts []Part
 	var whole time.Duration
@@ -133,14 +133,15 @@ func (b *History) DueOn(day string, all []string) []Part {
 	return parts
 }
 
+// hash returns the FNV-1a hash of a name.
 func hash(name string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	return h.Sum32()
 }
 
-// Next returns the number of a run that played the parts in ran. If ran has all parts that were due, it is the next
-// number. Otherwise it is the number of the last run, because an incomplete run does not count for RunsForAllParts.
+// Next returns the number of a run that played the parts in ran. If the run played all parts in due, it gets the next
+// number. Otherwise it gets the number of the last run, because an incomplete run does not count for RunsForAllParts.
 func (b *History) Next(due map[string]bool, ran map[string]time.Duration) int {
 	for name := range due {
 		if _, has := ran[name]; !has {

@@ -29,7 +29,7 @@ type currentRun struct {
 
 // NewTurns returns the Turns of a package of tests. The file, in the folder of the package, has the last run of each
 // part. The function parts returns the names of all parts. NewTurns does not read the file and does not call the
-// function; the first call of Due does.
+// function parts. The first call of Due, Play or Note does both.
 func NewTurns(file string, parts func() ([]string, error)) *Turns {
 	t := &Turns{file: file}
 	t.read = sync.OnceValues(func() (*currentRun, error) {

@@ -94,7 +94,7 @@ func newNode(b testing.TB) (*conductor.Conductor, *kernel.Cgroups) {
 		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: tree, Version: cgroup.V2}), Key: []byte("k"), Now: time.Now,
 		Log: slog.New(slog.DiscardHandler),
 		Policy: engine.Policy{
-			Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{},
+			Dialects: []string{"koordinator", "kubernetes"}, PlacementOn: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}},
 		},
@@ -123,7 +123,7 @@ func (a *agent) start() {
 		a.recorder, podreport.NewProblemEvents(a.node, a.recorder), a.layers, condition.New(c, a.condition, condition.DefaultTiming()),
 	}
 	a.specs = podspec.New(podspec.Options{
-		Sources: []podspec.SpecSource{podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: a.name, OnResult: c.Note, Begin: c.Begin})},
+		Sources: []podspec.SpecSource{podspec.NewAPIServer(podspec.APIServerOptions{URL: c.Server, Client: c.HTTP, Node: a.name, OnResult: c.RecordResult, Begin: c.AwaitFirstList})},
 		Changed: func(uids []string) { a.node.Inform(uids) },
 	})
 }

@@ -1,5 +1,5 @@
-// Package wire is the HTTP protocol between the test on the host and its helper program in the virtual machine, which
-// is called the agent in the guest:
+// Package wire is the HTTP protocol between the test on the host and the test's helper program in the virtual machine.
+// Comments call this program the agent in the guest:
 //
 //	GET  /ready                           the guest is up
 //	POST /exec                            runs a Command; the answer is a Result

@@ -35,6 +35,7 @@ func main() {
 	}
 }
 
+// run runs the subcommand that args[0] names.
 func run(args []string, out io.Writer) error {
 	if len(args) > 0 {
 		if command, ok := commands[args[0]]; ok {
@@ -44,6 +45,7 @@ func run(args []string, out io.Writer) error {
 	return errors.New("the first argument must be image, deb or release")
 }
 
+// makeImage is the subcommand image: it makes a container image of the programs.
 func makeImage(args []string, out io.Writer) error {
 	set := flag.NewFlagSet("image", flag.ContinueOnError)
 	to := set.String("out", "", "file to write, a tar of an OCI layout")
@@ -89,6 +91,7 @@ func writeImage(to target, programs []program.Program, out io.Writer) error {
 	return err
 }
 
+// makePackages is the subcommand deb: it makes a Debian package of each program.
 func makePackages(args []string, out io.Writer) error {
 	set := flag.NewFlagSet("deb", flag.ContinueOnError)
 	nfpm := set.String("nfpm", "", "the program nfpm")

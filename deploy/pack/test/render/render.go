@@ -37,8 +37,8 @@ func Tool(t testing.TB, name string) string {
 }
 
 var (
-	helmOnce sync.Once
-	helmDir  string
+	helmOnce sync.Once // sets helmDir
+	helmDir  string    // the directory of the program helm
 )
 
 // Helm runs helm without a cluster, and returns helm's standard output. An error has all output of helm as its text.
@@ -66,13 +66,13 @@ type Objects struct {
 	Roles      []*rbacv1.ClusterRole
 	LocalRoles []*rbacv1.Role
 	Policies   []*admissionv1.ValidatingAdmissionPolicy
-	Service    *corev1.Service
+	Service    *corev1.Service // of the agents' metrics
 	// Monitors has the objects of the Prometheus operator by kind, such as PodMonitor.
 	Monitors map[string]map[string]any
 }
 
-// Chart lints and renders the chart with values, which has the text of a values file. The test fails if an object has
-// unknown or repeated fields.
+// Chart lints and renders the chart. The parameter values is the text of a values file. The test fails if a rendered
+// object has unknown or repeated fields.
 func Chart(t testing.TB, values string) Objects {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")

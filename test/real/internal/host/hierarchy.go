@@ -87,8 +87,8 @@ func controllers(options string) []string {
 	return found
 }
 
-// For returns the hierarchy that has a controller.
-func For(all []Hierarchy, controller string) (Hierarchy, error) {
+// HierarchyFor returns the hierarchy that has a controller.
+func HierarchyFor(all []Hierarchy, controller string) (Hierarchy, error) {
 	for _, h := range all {
 		if slices.Contains(h.Controllers, controller) {
 			return h, nil
@@ -97,10 +97,10 @@ func For(all []Hierarchy, controller string) (Hierarchy, error) {
 	return Hierarchy{}, fmt.Errorf("no mounted cgroup hierarchy has the controller %s", controller)
 }
 
-// Make creates a cgroup and its missing parents in every hierarchy with controllers, so that processes can enter the
+// MakeCgroup creates a cgroup and its missing parents in every hierarchy with controllers, so that processes can enter the
 // cgroup. In v1, a new cpuset gets the CPUs and memory nodes of its parent, because it would otherwise be empty. In v2,
-// Make enables the controllers in the parents.
-func Make(all []Hierarchy, cgroup string) error {
+// MakeCgroup enables the controllers in the parents.
+func MakeCgroup(all []Hierarchy, cgroup string) error {
 	for _, h := range all {
 		if len(h.Controllers) == 0 {
 			continue

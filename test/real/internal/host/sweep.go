@@ -24,7 +24,7 @@ const sweepPatience = 15 * time.Second
 // It returns no error if nothing of the runtime exists any more.
 func Sweep(dir, parent string) error {
 	if !strings.HasPrefix(dir, "/tmp/") || len(strings.Trim(parent, "/")) == 0 {
-		return fmt.Errorf("cannot sweep directory %q with cgroup %q: the directory must be below /tmp, and the cgroup must not be the root", dir, parent)
+		return fmt.Errorf("cannot remove directory %q and cgroup %q: the directory must be below /tmp, and the cgroup must not be the root", dir, parent)
 	}
 	all, err := Hierarchies()
 	if err != nil {
@@ -45,8 +45,9 @@ func Sweep(dir, parent string) error {
 	return errors.Join(err, unmount(dir), RemoveCgroups(all, parent), os.RemoveAll(dir))
 }
 
-// Processes lists the processes that have a path below dir as an argument. The runtime has the path of its
-// configuration, and a shim has the path of its socket. The program reap, which cleans up, does not count.
+// Processes lists the processes of a runtime: those that have a path below dir as an argument. For the runtime this is
+// the path of its configuration, and for a shim the path of its socket. Processes leaves out the program reap, which
+// does the cleanup.
 func Processes(dir string) []int {
 	return pidsWhere(func(cmdline []byte) bool {
 		for arg := range bytes.SplitSeq(cmdline, []byte{0}) {

@@ -63,7 +63,7 @@ func node(t *testing.T) *conductor.Conductor {
 		Machine: m, Keeper: keeper.New(&cgroup.Tree{FS: fake, Version: cgroup.V2}), Key: []byte("k"), Now: time.Now,
 		Recorder: silent{}, Log: slog.New(slog.DiscardHandler),
 		Policy: engine.Policy{
-			Dialects: []string{"koordinator", "kubernetes"}, Place: true, Placement: none.Policy{},
+			Dialects: []string{"koordinator", "kubernetes"}, PlacementOn: true, Placement: none.Policy{},
 			Pools: placement.Pools{Online: m.Online(), Shared: m.Online(), Reclaimed: m.Online()},
 			Hooks: []hook.Hook{hook.CPUSetOptions{UnsetQuota: true}},
 		},
@@ -113,7 +113,7 @@ func startAgentAt(t *testing.T, p *controlplane.Plane, kubeconfig string) *agent
 	places := podreport.NewPlacements(a.node, client, func() bool { return a.state.Load().Status == "" })
 	troubles.Debounce, places.Debounce = 10*time.Millisecond, 10*time.Millisecond
 	keeps := condition.New(client, func() condition.State { return *a.state.Load() },
-		condition.Timing{Poll: 20 * time.Millisecond, Start: time.Millisecond, Change: time.Millisecond, Heartbeat: time.Hour})
+		condition.Timing{Poll: 20 * time.Millisecond, MaxStartWait: time.Millisecond, MaxChangeWait: time.Millisecond, Heartbeat: time.Hour})
 	a.parts = []kube.StatusReporter{a.to, places, keeps}
 	a.stop = run(t, func(ctx context.Context) { kube.Run(ctx, a.to, troubles, places, keeps) })
 	return a
@@ -250,7 +250,7 @@ func TestConditionAfterRelease(t *testing.T) {
 	var state atomic.Pointer[condition.State]
 	state.Store(&condition.State{Status: "True", Reason: condition.Ready, Message: "m"})
 	keeps := condition.New(client, func() condition.State { return *state.Load() },
-		condition.Timing{Poll: 20 * time.Millisecond, Start: time.Millisecond, Change: time.Hour, Heartbeat: 2 * time.Hour})
+		condition.Timing{Poll: 20 * time.Millisecond, MaxStartWait: time.Millisecond, MaxChangeWait: time.Hour, Heartbeat: 2 * time.Hour})
 	a := &agent{p: p, stop: run(t, func(ctx context.Context) { kube.Run(ctx, keeps) })}
 	a.state.Store(state.Load())
 	a.condition("True", condition.Ready)

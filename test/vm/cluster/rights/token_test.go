@@ -167,10 +167,10 @@ func everything(client *kube.Client, text string) []kube.Service {
 	to.Warn(events.About{Kind: "Pod", Namespace: "default", Name: "app-n1", UID: "u"}, events.HookFailed, text)
 	keeps := condition.New(client, func() condition.State {
 		return condition.State{Status: "True", Reason: condition.Ready, Message: text}
-	}, condition.Timing{Poll: 20 * time.Millisecond, Start: time.Millisecond, Change: time.Millisecond, Heartbeat: time.Hour})
+	}, condition.Timing{Poll: 20 * time.Millisecond, MaxStartWait: time.Millisecond, MaxChangeWait: time.Millisecond, Heartbeat: time.Hour})
 	report := publish.New(client, publish.Report{
 		Kind: "NodeMetric", Resource: schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodemetrics"},
-		Key: "status.nodeMetric", Status: true, Ready: func() error { return nil }, Changed: func() <-chan struct{} { return nil },
+		Key: "status.nodeMetric", HasStatusSubresource: true, Ready: func() error { return nil }, Changed: func() <-chan struct{} { return nil },
 		Make: func() (map[string]string, map[string]any) {
 			return nil, map[string]any{"status": map[string]any{"nodeMetric": map[string]any{"text": text}}}
 		},

@@ -115,6 +115,7 @@ func main() {
 	}
 }
 
+// run measures as many pods as the last argument says, and prints their times as JSON.
 func run() error {
 	if len(os.Args) != 6 {
 		return errors.New("usage: probe KUBECONFIG NODE IMAGE PODS-SOCKET HOW-MANY")
@@ -185,12 +186,13 @@ func poll(ctx context.Context, k *podTimes) {
 // pollInterval is the pause between two requests of /pods. It limits the precision of the times for /pods.
 const pollInterval = 20 * time.Millisecond
 
-var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+// podsResource is the resource pods of the Kubernetes API.
+var podsResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
 // measurePod creates a pod, waits until every source has the pod, and removes it. It returns the time in ms from the
 // API server's answer until each source had the pod.
 func measurePod(ctx context.Context, k *podTimes, c *kube.Client, image, name string) (map[string]float64, error) {
-	objects := c.Dynamic.Resource(pods).Namespace("default")
+	objects := c.Dynamic.Resource(podsResource).Namespace("default")
 	made, err := objects.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name},
 		"spec": map[string]any{
