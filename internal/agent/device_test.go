@@ -25,7 +25,7 @@ func TestDeviceReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		annotations, fields := report.Make()
-		if note := report.Note(); !strings.Contains(note, tc.want) || annotations[devices.MissingAnnotation] != strings.TrimPrefix(note, "the Device object does not have: ") {
+		if note := report.Note(); !strings.Contains(note, tc.want) || annotations[devices.LeftOutAnnotation] != strings.TrimPrefix(note, "the Device object does not have: ") {
 			t.Errorf("%v: %q, %v", tc.labels, note, annotations)
 		}
 		if fields["spec"] == nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// Takeover is the result of TakeOver, which simulates that this agent takes over the node from another agent.
+// Takeover is the result of SimulateTakeover, which simulates that this agent takes over the node from another agent.
 type Takeover struct {
 	// State is the state after the simulated takeover.
 	State *engine.State

@@ -170,7 +170,7 @@ func attacks() []attack {
 		{name: "memory of nodes without end", annotations: nri("memory-policy.nri.io", "{mode: MPOL_BIND, nodes: 0-4000000000}"), want: "is above"},
 		{name: "memory of another node by a class", annotations: nri("class.memory-policy.nri.io/container.a", "bound"), want: "memory-policy: pods of namespace default"},
 		{name: "memory of every node", annotations: nri("policy.memory-policy.nri.io", "{mode: MPOL_BIND, nodes: all}"), want: "memory-policy: pods of namespace default"},
-		{name: "memory nodes that are no set", annotations: nri("policy.memory-policy.nri.io", "{mode: MPOL_BIND, nodes: max-dist:999}"), want: "neither a list of nodes"},
+		{name: "memory nodes that are no set", annotations: nri("policy.memory-policy.nri.io", "{mode: MPOL_BIND, nodes: max-dist:999}"), want: "is not valid: use a list such as 0-3"},
 		{name: "swap by a class", annotations: nri("class.memory-qos.nri.io", "bronze"), want: "memory-qos: pods of namespace default"},
 		{name: "swap without a limit", annotations: nri("memory.swap.max.memory-qos.nri.io/container.a", "max"), want: "memory-qos: pods of namespace default"},
 		{name: "memory below nothing", annotations: nri("memory.high.memory-qos.nri.io", "-1"), want: "want bytes"},

@@ -25,7 +25,7 @@ type node struct {
 	runtimes      map[string]connectedRuntime // by name of the attachment
 	cededFields   map[lifecycle.Field]bool    // see Tuning.Ceded
 	failedCreates map[placement.Key]int       // creations in a row that failed after the agent's answer
-	endedCreates  map[placement.Key]int       // failed creations that the next creation adds to failedCreates
+	endedCreates  map[placement.Key]int       // failed creations that failedCreates does not count yet; the next creation of the container adds them
 	conflicts     map[placement.Key]*conflict // the failed creations, for the status
 	checkpoint    *record.Checkpoint          // the state that neither the runtime nor the kernel stores
 	signer        *record.Signer              // signs the records of containers

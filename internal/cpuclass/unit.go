@@ -23,7 +23,7 @@ type WantedClass struct {
 
 // policy is a group of CPUs whose frequency the kernel sets together.
 type policy struct {
-	dir  string // relative to the root of the FS; "" for a CPU without a policy
+	dir  string // relative to the root of the FS; "" in a unit that is one CPU without a cpufreq policy
 	cpus []int  // the CPUs that are online
 }
 

@@ -60,7 +60,7 @@ type Key struct {
 	Field    string
 	Location Location
 	Handling Handling
-	Edit     Edit
+	Edit     Edit // the effect of a change of the key while its pod runs
 	// Kinds are the kinds of requests that the key can make, as in authorization rules.
 	Kinds []Kind
 	// Why is the reason why the agent does not read the key. For a key that it reads, Why explains

@@ -51,7 +51,7 @@ func CheckMemoryPolicy(m lifecycle.MemoryPolicy) (lifecycle.MemoryPolicy, error)
 	case far, m.Nodes == AllNodes, m.Nodes == AllowedMems, m.Nodes == CPUPackages, m.Nodes == CPUNodes:
 		return m, checkMemoryMode(m.Mode, m.Flags, true)
 	case strings.Trim(m.Nodes, "0123456789,-") != "":
-		return m, fmt.Errorf("nodes: %q is neither a list of nodes nor one of all, allowed-mems, cpu-packages, cpu-nodes, max-dist:0 to max-dist:255", printable(m.Nodes))
+		return m, fmt.Errorf("nodes: %q is not valid: use a list such as 0-3, or one of the words all, allowed-mems, cpu-packages, cpu-nodes or max-dist:N (N from 0 to 255)", printable(m.Nodes))
 	}
 	return checkNodeList(m)
 }

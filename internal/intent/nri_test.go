@@ -176,7 +176,7 @@ func TestProcessTexts(t *testing.T) {
 		{NRIMemoryPolicyText, "{mode: MPOL_INTERLEAVE, nodes: max-dist:19, flags: [MPOL_F_STATIC_NODES]}", "MPOL_INTERLEAVE nodes=max-dist:19 flags=MPOL_F_STATIC_NODES", ""},
 		{NRIMemoryPolicyText, "{mode: MPOL_BIND, nodes: '3,1-2'}", "MPOL_BIND nodes=1-3", ""},
 		{NRIMemoryPolicyText, "{mode: MPOL_LOCAL, nodes: all}", "", "cannot have nodes"},
-		{NRIMemoryPolicyText, "{mode: MPOL_BIND, nodes: max-dist:256}", "", "neither a list of nodes"},
+		{NRIMemoryPolicyText, "{mode: MPOL_BIND, nodes: max-dist:256}", "", "is not valid: use a list such as 0-3"},
 		{NRIMemoryPolicyText, "{mode: MPOL_BIND, nodes: 0-4000000000}", "", "is above"},
 		{NRIMemPolicy, "mode: MPOL_PREFERRED", "MPOL_PREFERRED", ""},
 		{NRIMemPolicy, "{mode: MPOL_LOCAL, nodes: '0'}", "", "cannot have nodes"},

@@ -145,7 +145,7 @@ func (r *Runtime) StartContainer(ctx context.Context, ref scenario.Ref) error {
 	defer end()
 	c := r.containers[ref]
 	if c == nil || c.state != api.ContainerState_CONTAINER_CREATED {
-		return fmt.Errorf("start %s: there is no such container in the state created", ref)
+		return fmt.Errorf("start %s: no container with this name has the state CREATED", ref)
 	}
 	if err := r.makeContainer(c.dir, c.spec.Linux.Resources); err != nil {
 		return fmt.Errorf("start %s: %w", ref, err)

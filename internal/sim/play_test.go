@@ -269,7 +269,7 @@ func TestRunFindsFaults(t *testing.T) {
 func TestRunRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ from, to, want string }{
 		"config": {"{pools: {shared: 0-1}}", "{pool: {}}", `unknown key "pool"`},
-		"broken": {"startContainer: a/own/three", "startContainer: a/own/four", "no such container in the state created"},
+		"broken": {"startContainer: a/own/three", "startContainer: a/own/four", "no container with this name has the state CREATED"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := play(t, strings.Replace(toyScenario, tt.from, tt.to, 1), "", time.Minute)

@@ -23,7 +23,7 @@ type Policy struct {
 	// Pick chooses the CPUs of balloons.
 	Pick        Picker
 	Options     PolicyOptions
-	types       []TypeOptions  // all types, with reserved and default
+	types       []TypeOptions  // all balloon types, including those named reserved and default
 	typeIndexes map[string]int // the indexes in types, by the type's name
 	cores       placement.Cores
 	// isolated are the isolated CPUs of the machine. usesIsolated reports that a type prefers isolated CPUs.

@@ -170,7 +170,7 @@ func TestNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	annotations, fields := i.Device(nil)
-	if all := fields["spec"].(map[string]any)["devices"].([]any); len(all) > 0 || annotations[devices.MissingAnnotation] != "" {
+	if all := fields["spec"].(map[string]any)["devices"].([]any); len(all) > 0 || annotations[devices.LeftOutAnnotation] != "" {
 		t.Errorf("%v %v", annotations, fields)
 	}
 	if _, err := devices.Read(os.DirFS("/proc"), os.DirFS("/sys")); err != nil {

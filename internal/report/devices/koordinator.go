@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// MissingAnnotation is the annotation of a Device object. It lists the devices and values that the object does not
+// LeftOutAnnotation is the annotation of a Device object. It lists the devices and values that the object does not
 // contain, and why.
-const MissingAnnotation = "trimtab.io/left-out"
+const LeftOutAnnotation = "trimtab.io/left-out"
 
 // Labels that NVIDIA's gpu-feature-discovery sets on a Node. The values come from NVIDIA's library.
 const (
@@ -52,7 +52,7 @@ func (i Inventory) Device(labels map[string]string) (annotations map[string]stri
 		}
 		all = append(all, d)
 	}
-	return map[string]string{MissingAnnotation: i.MissingText(labels)}, map[string]any{"metadata": map[string]any{"labels": i.labels()}, "spec": map[string]any{"devices": all}}
+	return map[string]string{LeftOutAnnotation: i.MissingText(labels)}, map[string]any{"metadata": map[string]any{"labels": i.labels()}, "spec": map[string]any{"devices": all}}
 }
 
 // MissingText describes for users what the Device does not contain, and why. It returns "" if nothing is missing.

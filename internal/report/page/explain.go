@@ -170,7 +170,7 @@ func explainNUMA(number string, n api.Node) (explanation, bool) {
 			owned += len(mine)
 		}
 		t.Rows = append(t.Rows, []string{u.Mark, u.Name, formatCPUs(mine), strconv.Itoa(len(mine))})
-		t.Goto = append(t.Goto, questionAbout(u))
+		t.Goto = append(t.Goto, questionFor(u))
 	}
 	e.Verdict.Text = fmt.Sprintf("Pods own %d of its %s.", owned, term.Count(len(here), "CPU"))
 	e.Remarks = []string{fmt.Sprintf("It has CPUs %s (%s, %s) in socket %d.", m.CPUs, term.Count(len(m.Cores), "core"), term.Count(max(1, len(m.Caches)), "L3 cache"), m.Package)}
@@ -206,8 +206,9 @@ func explainPod(name string, n api.Node) (explanation, bool) {
 	return e, true
 }
 
-// questionAbout returns the question that a click on a user of CPUs asks, or "" if the page cannot explain this user.
-func questionAbout(u cpuUser) string {
+// questionFor returns the query that opens the explanation of a row in the table of CPU users, such as pod=shop/web; ""
+// if the page cannot explain this row.
+func questionFor(u cpuUser) string {
 	switch u.Kind {
 	case "own":
 		return "pod=" + u.Pod
