@@ -99,3 +99,34 @@ func TestClaimsOfKubelet(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedClaimEndsGrant: a new container with the name of an ended one has another claim, which is refused. The
+// claim of the ended container then keeps no CPUs from other containers.
+func TestRefusedClaimEndsGrant(t *testing.T) {
+	m, err := describe.Parse("1s x 1n x 8c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &claimNode{m: m, grants: map[string]*lifecycle.ClaimGrant{}}
+	n.s = n.fresh()
+	create := func(id, pod, name string, claim int) *Container {
+		n.grants[id] = &lifecycle.ClaimGrant{Claims: []lifecycle.Claim{claimOf(claim)}}
+		p := &lifecycle.Pod{ID: "s-" + pod, UID: pod, Namespace: "d", Name: pod, CgroupParent: "/kubepods/pod" + pod}
+		c := &lifecycle.Container{ID: id, PodID: p.ID, Name: name, State: lifecycle.StateCreated}
+		n.do(&lifecycle.Event{Kind: lifecycle.CreateContainer, Pod: p, Container: c})
+		if id == "c1" {
+			n.do(&lifecycle.Event{Kind: lifecycle.RemoveContainer, Pod: p, Container: c})
+		}
+		return n.s.Container(id)
+	}
+	create("c1", "u", "ends", 3)
+	create("c2", "u", "stays", 1)
+	for _, c := range []struct {
+		got  *Container
+		want string
+	}{{create("c3", "u", "ends", 2), ""}, {create("c4", "v", "other", 4), "4"}} {
+		if m.Format(c.got.Assignment.Owned) != c.want {
+			t.Errorf("%s owns %q, want %q", c.got.ID, m.Format(c.got.Assignment.Owned), c.want)
+		}
+	}
+}

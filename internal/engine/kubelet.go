@@ -37,12 +37,11 @@ func (s *placer) placeExternal() bool {
 	s.c.OwnsClaimedCPUs = false
 	s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, t.External.Problems...)
 	if cpus.Empty() {
-		if g, owns := s.n.ledger.GrantOf(s.c.Key); owns && placement.IsExternal(g.From) {
-			s.n.ledger.dropKey(s.c.Key)
-		}
+		s.endExternalGrant()
 		return false
 	}
 	if taken := s.n.otherOwner(s.c.Key, t.External); taken != nil {
+		s.endExternalGrant() // an earlier container of this name possibly had other CPUs
 		s.c.ProblemSummary.Problems = append(s.c.ProblemSummary.Problems, lifecycle.Problem{
 			Key: "authority", Value: s.n.machine.Format(cpus), Refused: true, Then: "the container owns none of these CPUs",
 			Reason: fmt.Sprintf("%s CPUs %s, which %s owns", t.External.SentenceStart, s.n.machine.Format(taken.CPUs), intent.Printable(taken.Owner.Pod)),
@@ -54,6 +53,13 @@ func (s *placer) placeExternal() bool {
 	s.c.Stamp.CPUs = topology.Set{}
 	s.reportUnusable("authority", t.External.Offline, "the container runs on the remaining CPUs of its grant")
 	return true
+}
+
+// endExternalGrant ends a grant of the kubelet or of resource claims in the ledger that is for the container's key.
+func (s *placer) endExternalGrant() {
+	if g, owns := s.n.ledger.GrantOf(s.c.Key); owns && placement.IsExternal(g.From) {
+		s.n.ledger.dropKey(s.c.Key)
+	}
 }
 
 // otherOwner checks whether a container with the given key can own the CPUs in g, which the kubelet or resource claims
