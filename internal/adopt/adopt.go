@@ -24,8 +24,8 @@ import (
 // has a few megabytes.
 const MaxBytes = 32 << 20
 
-// System is another agent, such as the kubelet. Trimtab can take over the CPUs and memory nodes that this agent gave to
-// containers.
+// System is another program that gives CPUs to containers, such as the kubelet or koordlet. Trimtab can take over the
+// CPUs and memory nodes that the other program gave to containers.
 type System struct {
 	Name string
 	// Files are the files that Read reads, in this order. At least one of them must exist, unless the list is empty.

@@ -120,9 +120,9 @@ type Agent struct {
 	log             *slog.Logger
 	node            node
 	settings        *settings
-	ownerLetters    cpumap.Letters // the letters that stand for pods in drawings of the CPUs
-	conductor       *conductor.Conductor
-	keeper          *keeper.Keeper // writes cgroup files and other kernel values, and stores the original values
+	ownerLetters    cpumap.Letters       // the letters that stand for pods in drawings of the CPUs
+	conductor       *conductor.Conductor // handles the runtime's events one after another, and has the agent's state
+	keeper          *keeper.Keeper       // writes cgroup files and other kernel values, and stores the original values
 	files           stateFiles
 	specs           *podspec.Chain      // the sources of pod specs
 	grants          *podspec.Grants     // the devices, CPUs and memory nodes that the kubelet assigned

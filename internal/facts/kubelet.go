@@ -81,9 +81,9 @@ func (g *Gatherer) readSpecs(_ *route.Capabilities, ev *lifecycle.Event, f *engi
 	})
 }
 
-// awaitGrants waits for the kubelet's grants to the event's pods. Then, if the kubelet decides who owns CPUs, it lets
-// the agent decide all pods again whose grants changed. The agent decides these pods before the event, because the
-// kubelet possibly gave CPUs of these pods to the event's container.
+// awaitGrants waits for the kubelet's grants to the event's pods. If the kubelet decides who owns CPUs, the agent then
+// decides again about all pods with changed grants. It does so before it decides about the event, because the kubelet
+// possibly gave CPUs of these pods to the event's container. missing reports whether the grants of a pod are not known.
 func (g *Gatherer) awaitGrants(ctx context.Context, _ *route.Capabilities, ev *lifecycle.Event, _ *GatheredFacts) (missing bool) {
 	var pods []*lifecycle.Pod
 	switch {

@@ -53,7 +53,8 @@ type Originals struct {
 	// are settings that an earlier keeper wrote, and settings of owners that were reported as ended. endedCount counts
 	// the settings of the second kind that were added after the last call of forgetRemovedCgroups.
 	leftovers map[fileKey]origin
-	// leftoverCPUs has the CPUs of each setting in leftovers that made a container's cgroup a cpuset partition.
+	// Some settings in leftovers made a container's cgroup a cpuset partition. For each of these settings, leftoverCPUs
+	// has the CPUs that the agent wrote.
 	leftoverCPUs map[fileKey]cgroup.IDs
 	endedCount   int
 	journalErr   error // why some lines are missing in the journal; nil if none is missing

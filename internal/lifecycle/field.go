@@ -60,7 +60,7 @@ type CompositionRule int
 const (
 	SetOnce       CompositionRule = iota // one hook sets the field; the proposal of a second hook is a conflict
 	SmallestWins                         // several hooks may set the field; the smallest value counts
-	SetOncePerKey                        // the field is a map; one hook sets each key
+	SetOncePerKey                        // the field is a map; different hooks may set different keys, and a second proposal for a key is a conflict
 	SetThenScaled                        // one hook may set the field; other hooks may scale that value or, without it, the runtime's request
 )
 

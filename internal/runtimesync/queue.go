@@ -16,7 +16,9 @@ type Queue struct {
 	// Sending means that a copy from the queue is being sent to the runtime.
 	Sending bool
 	Pace    time.Duration // the pause after sending a copy, before the next copy is sent
-	Since   time.Time     // when the queue was last empty, or when a copy was last taken from the queue
+	// Since is the time from which MaxWait counts: the last time at which the queue was empty or a copy was taken from
+	// it. Piggyback sets a later time, so that its next search comes after a pause.
+	Since time.Time
 
 	postponed map[*Copy]time.Time // the copies that were given up, with the time of the next attempt
 	notBefore time.Time           // the agent sends no copy before this time

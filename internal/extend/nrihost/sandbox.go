@@ -111,7 +111,7 @@ func (h *Host) stopContainersOfPod(ctx context.Context, id string) {
 	for _, c := range h.objects.containersOf(id) {
 		if h.objects.isRunning(c) {
 			if _, err := h.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c}); err != nil && status.Code(err) != codes.NotFound {
-				h.log.Warn("the agent cannot stop a container before its pod stops", logkey.Container, c, logkey.Err, err)
+				h.log.Warn("a pod is being stopped, and the agent could not stop one of its containers; NRI plugins are not notified that this container stopped", logkey.Container, c, logkey.Err, err)
 				continue
 			}
 		}

@@ -33,7 +33,7 @@ const reportingComponent = "trimtab"
 // server when, for example, a thousand agents refuse the same ConfigMap at once.
 const maxFirstWait = 5 * time.Second
 
-// maxCounted bounds the number of entries in Recorder.written.
+// maxCounted bounds the number of Event objects whose counts the Recorder keeps (Recorder.written).
 const maxCounted = 1024
 
 // Run writes events until ctx ends.

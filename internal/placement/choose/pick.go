@@ -130,7 +130,8 @@ func (p *picker) take(at, n int) bool {
 	return ok
 }
 
-// addGroupEliminations adds to a reason the criterion by which each other part with enough CPUs lost.
+// addGroupEliminations adds to r, for each part with n free CPUs that was not chosen, the criterion by which best is
+// better than this part.
 func (p *picker) addGroupEliminations(r *Reason, parts []int, n int, best *candidate) {
 	for _, part := range parts {
 		if r.Candidates < 2 || part == best.group || int(p.freeCount[part]) < n {
