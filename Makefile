@@ -10,11 +10,9 @@ MAKEFLAGS += --no-print-directory
 MODULES := . $(patsubst %/go.mod,%,$(wildcard test/*/go.mod deploy/*/go.mod))
 # make e2e runs test/vm. Only make soak runs test/oracle, since its kubelet takes minutes to build.
 TESTED := $(filter-out test/vm test/oracle,$(MODULES))
-# Histories of the whole agent on the embedded runtime, and tests that read the source or run commands: the race detector
-# makes them several times slower, so only make soak runs them with it. The packages that they call are tested with it in
-# every run.
-HISTORIES := ./cmd/trimtab ./internal/tools/... ./test/churn ./test/conformance ./test/lifetimes ./test/packing ./test/pages \
-	./test/recorded ./test/scenarios
+# Histories of the whole agent on the embedded runtime: the race detector makes them several times slower, so only make
+# soak runs them with it. The packages that they call are tested with it in every run.
+HISTORIES := ./cmd/trimtab ./test/churn ./test/conformance ./test/lifetimes ./test/recorded ./test/scenarios
 # Without a usable git, builds have no version stamp.
 VCS := $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 # Leaves out the WebAssembly runtime of the NRI library and the trace pages of gRPC, which Trimtab does not use.

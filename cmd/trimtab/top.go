@@ -74,8 +74,8 @@ columns.`,
 	return cmd
 }
 
-// sampleTwice takes two samples of the node's state and of the load of its CPUs, with the time between from one to the
-// other. It returns the picture of what happened between the two samples.
+// sampleTwice takes two samples of the node's state and of the load of its CPUs, and returns the picture of what
+// happened between the two. The parameter between is the pause from the first sample to the second.
 func sampleTwice(ctx context.Context, m top.Model, ask top.Ask, between time.Duration) (top.Frame, error) {
 	for i := range 2 {
 		if i > 0 {

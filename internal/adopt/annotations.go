@@ -34,8 +34,8 @@ func parseKoordinatorPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) 
 	return []lifecycle.FormerContainer{row}, nil
 }
 
-// parseRubikPod reports the class "offline" for a pod that gives way to other pods under rubik. For other pods it reports
-// nothing. rubik assigns no CPUs to containers.
+// parseRubikPod reports the class "offline" for a pod that gives way to other pods under rubik. For other pods it
+// reports nothing. rubik assigns no CPUs to containers.
 func parseRubikPod(p *lifecycle.Pod) ([]lifecycle.FormerContainer, error) {
 	if p.Annotations[intent.RubikPreemptable] != "true" && p.Labels[intent.RubikPreemptable] != "true" {
 		return nil, nil

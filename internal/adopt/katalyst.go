@@ -8,8 +8,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// parseKatalystCPUs reads the state of Katalyst's CPU plugin: the CPUs of each container. An entry without a container name
-// is a pool of CPUs, and is not in the result.
+// parseKatalystCPUs reads the state of Katalyst's CPU plugin: the CPUs of each container. An entry without a container
+// name is a pool of CPUs, and is not in the result.
 func parseKatalystCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 	var state struct {
 		PodEntries map[string]map[string]struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/trimtab/trimtab/internal/topology"
 )
 
-// parseKubeletCPUs reads the state of the kubelet's CPU manager. With the policy "static" the file lists exclusive CPUs by
-// pod and container. All other containers run on the default CPU set.
+// parseKubeletCPUs reads the state of the kubelet's CPU manager. With the policy "static" the file lists exclusive CPUs
+// by pod and container. All other containers run on the default CPU set.
 func parseKubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 	var state struct {
 		PolicyName    string                       `json:"policyName"`
@@ -47,9 +47,9 @@ func parseKubeletCPUs(text []byte) ([]lifecycle.FormerContainer, error) {
 	return out, nil
 }
 
-// parseKubeletMemory reads the state of the kubelet's memory manager: the memory nodes of containers of Guaranteed pods, by
-// pod and container. The file has a block for each kind of memory, such as huge pages. The result has the nodes of all
-// blocks.
+// parseKubeletMemory reads the state of the kubelet's memory manager: the memory nodes of containers of Guaranteed
+// pods, by pod and container. The file has a block for each kind of memory, such as huge pages. The result has the
+// nodes of all blocks.
 func parseKubeletMemory(text []byte) ([]lifecycle.FormerContainer, error) {
 	var state struct {
 		PolicyName string `json:"policyName"`

@@ -100,8 +100,8 @@ func (f *formerAgent) Containers(ev *lifecycle.Event) map[string]lifecycle.Forme
 	return gave
 }
 
-// EndTakeover ends the takeover. The conductor calls EndTakeover after it has applied the decisions about the containers that
-// the runtime listed.
+// EndTakeover ends the takeover. The conductor calls EndTakeover after it has applied the decisions about the
+// containers that the runtime listed.
 func (f *formerAgent) EndTakeover() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

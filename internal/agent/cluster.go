@@ -134,7 +134,7 @@ func (c configService) Row() api.ClusterPart {
 		row.State += " (from the copy on this node)"
 	}
 	if len(s.NotUnderstood) > 0 {
-		row.State += "; without effect (objects of other agents): " + strings.Join(s.NotUnderstood, ", ")
+		row.State += "; without effect (objects or settings of other agents): " + strings.Join(s.NotUnderstood, ", ")
 	}
 	switch {
 	case s.Refused != "":

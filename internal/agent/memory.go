@@ -13,8 +13,8 @@ const (
 	// minHeapGrowth bytes are live. With a thousand containers this limit keeps the agent's memory below 40 MiB.
 	minHeapGrowth = 4 << 20
 	// startHeapGrowth replaces minHeapGrowth during the first memoryInterval after the start. During this interval the
-	// agent reads all containers, and the runtime waits for the agent. With minHeapGrowth, a third of this interval
-	// would be needed for garbage collections.
+	// agent reads all containers, and the runtime waits for the agent. With minHeapGrowth, garbage collections
+	// would need a third of this time.
 	startHeapGrowth = 12 << 20
 	// The garbage that may accumulate between two collections is a percentage of the live heap. minPercent is the
 	// minimum for a large heap, so that collections are not too frequent. maxPercent is Go's default, and applies to a

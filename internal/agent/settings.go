@@ -156,8 +156,8 @@ func (s *settings) applyDropIn(yaml string) error {
 	return nil
 }
 
-// refuseDropIn notes the error of a drop-in that is not in force, and returns it. Changes of the configuration file take
-// effect again, unless an earlier drop-in is in force (hadDropIn).
+// refuseDropIn notes the error of a drop-in that is not in force, and returns it. Changes of the configuration file
+// take effect again, unless an earlier drop-in is in force (hadDropIn).
 func (s *settings) refuseDropIn(hadDropIn bool, err error) error {
 	s.mu.Lock()
 	s.dropIn = hadDropIn

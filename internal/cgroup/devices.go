@@ -17,8 +17,8 @@ func (s *Setting) ownPart(v Version, text string) string {
 	return text
 }
 
-// deviceLimit returns the limit of the setting's device from a file's text. A device that is missing in the file, or has
-// the number 0 in cgroup version 1, has no limit: "-1" in version 1, "max" in version 2.
+// deviceLimit returns the limit of the setting's device from a file's text. A device that is missing in the file, or
+// has the number 0 in cgroup version 1, has no limit: "-1" in version 1, "max" in version 2.
 func (s *Setting) deviceLimit(v Version, text string) string {
 	disk, direction, _ := strings.Cut(s.Key, " ")
 	for line := range strings.Lines(text) {

@@ -12,7 +12,7 @@ import (
 // Error is a failed access to a cgroup file: the operation, the path, the text, and the
 // reason.
 type Error struct {
-	Op    string // "read", "write", "encode", "verify", "release" or "keep"
+	Op    string // "read", "write", "encode", "verify", "release" or "repair"
 	Path  string
 	Value string // the text to write; "" for a read
 	Err   error  // the kernel's error, or a reason that the agent found itself

@@ -150,7 +150,8 @@ func trimmedPath(p string) (string, error) {
 	return p, nil
 }
 
-// checkPathText returns an error for text that cannot be a path: empty, too long, not UTF-8, or with control characters.
+// checkPathText returns an error for text that cannot be a path: empty, too long, not UTF-8, or with control
+// characters.
 func checkPathText(p string) error {
 	switch {
 	case p == "":

@@ -45,7 +45,8 @@ type Options struct {
 	Recorder nodeview.Recorder
 	// Specs are the sources of pod specs; nil for none.
 	Specs facts.Specs
-	// Grants are the sources of the CPUs and devices that the kubelet assigned to containers; nil for none.
+	// Grants are the sources of the CPUs, memory nodes and devices that the kubelet granted to containers; nil for
+	// none.
 	Grants facts.Grants
 	// HookServers are the external hook servers; nil for none.
 	HookServers facts.HookServers
@@ -62,7 +63,8 @@ type Options struct {
 	CPUClasses *cpuclass.Writer
 	// Demoter asks the kernel to move cold memory to slow memory nodes; nil if the agent must not.
 	Demoter *demotion.Demoter
-	// Claims is the source of the CPUs that ResourceClaims (DRA) allocate to containers; nil for none.
+	// Claims is the source of the CPUs that ResourceClaims (DRA) allocate to containers, and of the classes, pools and
+	// balloon types that they select; nil for none.
 	Claims facts.Claims
 	// DecidesAhead means that an Ahead (see NewAhead) decides pods before a runtime reports them.
 	DecidesAhead bool
@@ -128,7 +130,7 @@ type Conductor struct {
 	hasEarlierKey       bool            // see Options.HasEarlierKey
 	earlierAgentChecked bool            // the agent has checked whether an earlier agent wrote to the kernel
 	lastSync            time.Time       // the time of the last Synchronize that was decided and applied
-	sweepEvery          time.Duration   // see Options.Sweep
+	sweepEvery          time.Duration   // see Options.SweepInterval
 	freeMemory          func()          // see Options.FreeMemory
 	listeners           listeners
 	observer            *observer // nil in mode enforce

@@ -187,7 +187,8 @@ func (n *node) noteUpdate(to *runtimesync.Copy, values []lifecycle.Value, outcom
 // errRefused is the error of a runtime that refuses an update without a reason.
 var errRefused = errors.New("the runtime gave no reason")
 
-// changeResults changes the stored results of a container's values. It skips values that are no longer the decided ones.
+// changeResults changes the stored results of a container's values. It skips values that are no longer the decided
+// ones.
 func (n *node) changeResults(id string, values []lifecycle.Value, change func(*applyResult)) {
 	t := n.track(id)
 	for _, v := range values {
@@ -215,18 +216,18 @@ func (n *node) enqueue(ctr *engine.Container, values ...lifecycle.Value) {
 	}
 }
 
-// updateCopyInAnswer adds to an event's answer the values that the runtime's copy of another container lacks. It does so if the
-// node was not idle for a long time, so that no separate update could be sent. The runtime writes the values in an
-// answer before it handles the next event, so it cannot overwrite values of a later decision with them. A separate
-// update, on the other hand, waits for the runtime's lock. The runtime could write it after a later grant of CPUs, and
-// would so undo the grant for a moment.
+// updateCopyInAnswer adds to an event's answer the values that the runtime's copy of another container lacks. It does
+// so if the node was not idle for a long time, so that no separate update could be sent. The runtime writes the values
+// in an answer before it handles the next event, so it cannot overwrite values of a later decision with them. A
+// separate update, on the other hand, waits for the runtime's lock. The runtime could write it after a later grant of
+// CPUs, and would so undo the grant for a moment.
 func (n *node) updateCopyInAnswer(w *work) {
 	if !w.capabilities.Piggybacks || !w.canUpdateOthers() {
 		return
 	}
-	// piggyback adds no values for the event's own container, or for a container that the answer already updates. It
-	// adds no field that another plugin sets, because that plugin possibly sets the field in its answer to the same
-	// event.
+	// updateCopyInAnswer adds no values for the event's own container, or for a container that the answer already
+	// updates. It adds no field that another plugin sets, because that plugin possibly sets the field in its answer to
+	// the same event.
 	id, values := n.queue.Piggyback(func(c *runtimesync.Copy) []lifecycle.Value {
 		answered := slices.ContainsFunc(w.answer.Others, func(s Settings) bool { return s.Container == c.ID })
 		if answered || w.report.Event.Container != nil && w.report.Event.Container.ID == c.ID {

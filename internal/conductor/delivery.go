@@ -146,8 +146,8 @@ func isProcessValuePresent(reported *lifecycle.Container, v lifecycle.Value) boo
 	return false
 }
 
-// fromOutcome converts the keeper's outcome for a value into a result. The parameter earlier is the stored result, which
-// the new result replaces.
+// fromOutcome converts the keeper's outcome for a value into a result. The parameter earlier is the stored result,
+// which the new result replaces.
 func fromOutcome(o keeper.Outcome, earlier applyResult) applyResult {
 	d := applyResult{Channel: "kernel", Value: o.Value.String(), Applied: true}
 	if earlier.Value == d.Value {

@@ -13,8 +13,8 @@ type listeners struct {
 	nodeNow func() recording.Node // see Options.NodeNow
 }
 
-// Listen begins a recording. The subscription gets the present state and every later event. startNode describes the node
-// at the beginning. The caller must close the subscription.
+// Listen begins a recording. The subscription gets the present state and every later event. startNode describes the
+// node at the beginning. The caller must close the subscription.
 func Listen(c *Conductor) (s *recording.Subscription, startNode recording.Node) {
 	_, _ = c.run(internalEvent(lifecycle.WhatIf, func() {
 		s = c.listeners.Subscribe(c.node.state.Copy())

@@ -138,8 +138,8 @@ func (n *node) forget(w *work, id string) {
 	}
 }
 
-// target returns a container's cgroup as the target of the keeper's writes. It returns an error if the keeper cannot use
-// the container's cgroup path.
+// target returns a container's cgroup as the target of the keeper's writes. It returns an error if the keeper cannot
+// use the container's cgroup path.
 func (n *node) target(ctr *engine.Container) (keeper.Target, error) {
 	parent := ""
 	if p := n.state.Pod(ctr.PodID); p != nil {
@@ -233,8 +233,8 @@ func (n *node) rename(w *work) {
 	}
 }
 
-// recordAnnotation returns the annotation with the signed record of a container. If the record is too long for an annotation, the
-// annotation has a part of it, and the checkpoint stores the whole record.
+// recordAnnotation returns the annotation with the signed record of a container. If the record is too long for an
+// annotation, the annotation has a part of it, and the checkpoint stores the whole record.
 func (n *node) recordAnnotation(ctr *engine.Container) lifecycle.Value {
 	r := n.recordOf(ctr)
 	text, whole := n.signer.Stamp(ctr.Key.PodUID, ctr.Name, r)
@@ -270,7 +270,8 @@ func (n *node) storeResizedRecord(ctr *engine.Container) {
 	n.storeRecordWith(n.checkpoint.SetResizedRecord, ctr)
 }
 
-// storeRecordWith calls set with the current record of a container, if the runtime has reported the container's request.
+// storeRecordWith calls set with the current record of a container, if the runtime has reported the container's
+// request.
 func (n *node) storeRecordWith(set func(id string, r lifecycle.Record), ctr *engine.Container) {
 	if !ctr.Undescribed.NoRequest {
 		set(ctr.ID, n.recordOf(ctr))
@@ -413,9 +414,9 @@ func (n *node) updateCreated(w *work, ctr *engine.Container, v lifecycle.Value) 
 	return true
 }
 
-// canUpdateOthers reports whether the answer to an event can update other containers. An attachment that can hold starts
-// allows such updates in every answer. NRI has a field for them only in the answers to CreateContainer, UpdateContainer
-// and StopContainer.
+// canUpdateOthers reports whether the answer to an event can update other containers. An attachment that can hold
+// starts allows such updates in every answer. NRI has a field for them only in the answers to CreateContainer,
+// UpdateContainer and StopContainer.
 func (w *work) canUpdateOthers() bool {
 	switch w.report.Event.Kind {
 	case lifecycle.CreateContainer, lifecycle.UpdateContainer, lifecycle.StopContainer:

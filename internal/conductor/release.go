@@ -48,8 +48,8 @@ func (c *Conductor) applyTuning(t Tuning) {
 	c.demotion.configure(t.Demotion)
 }
 
-// awaitCopies waits until the runtime's stored copies are up to date, or until ctx ends. It returns the number of copies
-// that are not up to date. Without a connected runtime, awaitCopies does not wait.
+// awaitCopies waits until the runtime's stored copies are up to date, or until ctx ends. It returns the number of
+// copies that are not up to date. Without a connected runtime, awaitCopies does not wait.
 func (c *Conductor) awaitCopies(ctx context.Context) int {
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
@@ -152,7 +152,8 @@ func SumReleased(out []keeper.Outcome) api.Released {
 
 // restoreEarlier restores the originals of values that an earlier agent wrote for live pods and containers, and that
 // this agent does not set. It also removes cpuset partitions of unknown pods and containers. If the runtime cannot
-// describe a pod or container, its values stay. When the runtime describes it, the conductor calls restoreEarlier again.
+// describe a pod or container, its values stay. When the runtime describes it, the conductor calls restoreEarlier
+// again.
 func (c *Conductor) restoreEarlier(w *work) {
 	c.recoverPanic(w, func() {
 		out := c.keeper.ReleaseForgotten(func(owner string) (known, undecided bool) {

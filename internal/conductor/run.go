@@ -42,7 +42,7 @@ type work struct {
 // kernelWrites is the keeper's work for one event.
 type kernelWrites struct {
 	itemsToWrite []keeper.Item // the keeper writes these values before the answer
-	// itemsToRecord are values that the runtime writes. The keeper records them after the answer (keeper.Note).
+	// itemsToRecord are values that the runtime writes. The keeper records them after the answer (Keeper.RecordOnly).
 	itemsToRecord []keeper.Item
 	// ownerToReconcile is the id of a container. After itemsToWrite, the keeper writes this container's values that
 	// the kernel lacks. "" means no container.
@@ -251,8 +251,8 @@ func (c *Conductor) decide(w *work) {
 	w.facts = engine.Facts{}
 }
 
-// route chooses for each value of the plan how the value reaches its container: with the answer, by the kernel or by the
-// runtime's copy.
+// route chooses for each value of the plan how the value reaches its container: with the answer, by the kernel or by
+// the runtime's copy.
 func (c *Conductor) route(w *work) {
 	if w.decides() && w.err == nil {
 		c.trace(w, stepRoute)

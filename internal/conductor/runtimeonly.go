@@ -36,9 +36,9 @@ func (t *track) leaveToRuntime(o *keeper.Outcome, oldResult applyResult, newResu
 }
 
 // addRuntimeOnly adds a new value of a container to the answer, if only the runtime can write this value, as for the
-// agent's own container. It does so only if the runtime writes the values in an answer before the next event. So CPUs that the agent's container loses are free before their new owner
-// starts. The agent also sends a separate update later, because no runtime reports that it has applied the values of an
-// answer.
+// agent's own container. It does so only if the runtime writes the values in an answer before the next event. So CPUs
+// that the agent's container loses are free before their new owner starts. The agent also sends a separate update
+// later, because no runtime reports that it has applied the values of an answer.
 func (w *work) addRuntimeOnly(n *node, ctr *engine.Container, v lifecycle.Value) {
 	t := n.track(ctr.ID)
 	of := w.report.Event.Container

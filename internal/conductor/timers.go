@@ -32,9 +32,9 @@ const sweepInterval = 5 * time.Second
 const neverDue = math.MaxInt64
 
 // Run does the timed work until ctx ends. No task waits for another task: for example, the sweep also runs on a node
-// that is never idle, or while a runtime does not answer an update. When Run returns, the results of all answered events
-// are noted. Two tasks are not part of Run: the repair of values that other programs changed (Watch), and the saving of
-// the checkpoint (record.Checkpoint.SaveChanges).
+// that is never idle, or while a runtime does not answer an update. When Run returns, the results of all answered
+// events are noted. Two tasks are not part of Run: the repair of values that other programs changed (Watch), and the
+// saving of the checkpoint (record.Checkpoint.SaveChanges).
 func (c *Conductor) Run(ctx context.Context) error {
 	tasks := []timedTask{
 		{"note the results of a creation", c.confirmTimer, 0, func(context.Context) { c.Flush() }},
@@ -81,8 +81,8 @@ func (c *Conductor) runTask(ctx context.Context, t *timedTask) {
 	t.run(ctx)
 }
 
-// reportPanic logs and counts a panic in a timed task. taskName says what the task does. Only the deferred function that
-// recovers the panic may call reportPanic.
+// reportPanic logs and counts a panic in a timed task. taskName says what the task does. Only the deferred function
+// that recovers the panic may call reportPanic.
 func (c *Conductor) reportPanic(taskName string, reason any) {
 	c.log.Error("a timed task of the agent panicked", logkey.Event, taskName, logkey.Panic, reason, logkey.Stack, string(debug.Stack()))
 	c.reports.Count.HookError(nodeview.AgentPanic)

@@ -192,7 +192,7 @@ func (k *kubeletReader) convertTopologyManager() {
 			t.PreferClosest = v.Value == "true"
 			continue
 		}
-		k.noteUnconverted(v, "topologyManagerPolicyOptions."+printable(key.Value), "is not converted: of these options, only topologyManager.maxAllowableNUMANodes has an equivalent in Trimtab")
+		k.noteUnconverted(v, "topologyManagerPolicyOptions."+printable(key.Value), "is not converted: the equivalent of max-allowable-numa-nodes is topologyManager.maxAllowableNUMANodes; other options than this one and prefer-closest-numa-nodes have no equivalent")
 	}
 }
 
@@ -229,7 +229,7 @@ func (m *merger) mergePolicyFile() {
 	}
 	read := Converted{Config: Default()}
 	err = read.convertPolicy(c.Placement.Policy, c.Placement.PolicyFile, data)
-	if bad, is := err.(*Error); is { //nolint:errorlint // policy never wraps its *Error
+	if bad, is := err.(*Error); is { //nolint:errorlint // convertPolicy never wraps its *Error
 		m.problems = append(m.problems, bad.Problems...)
 		return
 	}

@@ -194,7 +194,7 @@ var descriptions = map[string]string{
 	"CPUSetOptions.ReclaimedByNUMA":                          "reclaimedByNUMA puts a reclaimed pod for which the scheduler chose NUMA nodes into the reclaimed pool of those nodes.",
 	"GPUOptions.Enabled":                                     "enabled switches the hook on.",
 	"GPUOptions.HAMiLibrary":                                 "hamiLibrary is the host path of libvgpu.so, which is bind-mounted into containers with a part of a GPU. If it is empty, such containers get only the list of devices, and the agent reports that the library is missing.",
-	"GPUOptions.HAMiLock":                                    "hamiLock is the directory in which containers with a part of a GPU make the lock of HAMi-core. All containers of the node share the directory. The agent makes the directory and its parent; only root can enter the parent. HAMiLock has no effect without hamiLibrary.",
+	"GPUOptions.HAMiLock":                                    "hamiLock is the directory in which containers with a part of a GPU make the lock of HAMi-core. All containers of the node share the directory. The agent makes the directory and its parent; only root can enter the parent. The key has no effect without hamiLibrary.",
 	"GPUOptions.Devices":                                     "devices is the way in which containers get their GPUs: \"env\" sets NVIDIA_VISIBLE_DEVICES for the runtime's GPU support, \"nodes\" also adds the device nodes, and \"cdi\" requests the CDI device nvidia.com/gpu=NAME.",
 	"GPUOptions.Name":                                        "name is what the hook uses as the name of a GPU: \"index\" or \"uuid\".",
 	"HugepagesOptions.Enabled":                               "enabled switches the hook on.",

@@ -138,8 +138,8 @@ func (h cpufreqPolicy) readKHz(file string) (uint64, error) {
 	return n, nil
 }
 
-// idleStateSettings returns the settings that disable some idle states of a CPU. The parameter disabled has the names of these
-// states.
+// idleStateSettings returns the settings that disable some idle states of a CPU. The parameter disabled has the names
+// of these states.
 func idleStateSettings(files FS, cpu int, disabled []string) (out []setting, err error) {
 	if len(disabled) == 0 {
 		return nil, nil

@@ -41,12 +41,12 @@ func TestScopedAffinities(t *testing.T) {
 	b.want("far", b.nodes(apart).And(b.nodes(web).Union(b.nodes(db))).Empty(), apart)
 	none := map[string]string{intent.NRIAffinity: `c0: [{scope: {key: namespace, operator: Equals, values: [other]}, match: {key: pod/labels/app, operator: Exists}}]`}
 	plain, same := b.run("a5", none, small)[0], b.run("a6", nil, small)[0]
-	b.want("out of scope", !strings.Contains(plain.Assignment.Why, "should be near") && !strings.Contains(same.Assignment.Why, "should be near"), plain)
+	b.want("out of scope", !strings.Contains(plain.Assignment.Why, "containers with affinity") && !strings.Contains(same.Assignment.Why, "containers with affinity"), plain)
 	for _, pod := range []string{"db1", "a2", "a3"} {
 		b.remove(pod)
 	}
 	gone := b.run("a7", nearDB, small)[0]
-	b.want("those that ended", !strings.Contains(gone.Assignment.Why, "should be near"), gone)
+	b.want("those that ended", !strings.Contains(gone.Assignment.Why, "containers with affinity"), gone)
 }
 
 // TestAffinitiesOfOneEvent: containers that are decided in one event attract each other, too.

@@ -132,9 +132,9 @@ func (s *placer) hints(n int, free topology.Set, memory placement.Memory) []numa
 	return append(out, pluginHints(m, s.c.decision.hints)...)
 }
 
-// needsMemoryHints reports whether hints for memory are needed. They are needed if the container or its pod has a memory
-// limit. Without a memory limit, they are needed only if a NUMA node has almost no free memory, because only then can a
-// hint exclude a node.
+// needsMemoryHints reports whether hints for memory are needed. They are needed if the container or its pod has a
+// memory limit. Without a memory limit, they are needed only if a NUMA node has almost no free memory, because only
+// then can a hint exclude a node.
 func needsMemoryHints(c *numahints.Counts) bool {
 	return c.Free != nil && (c.Need > assumedMemoryBytes || slices.Min(c.Free) < c.Need)
 }

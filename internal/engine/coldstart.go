@@ -47,8 +47,8 @@ func (d *draft) memoryNodesOf(c *Container) (mems string, cold lifecycle.ColdSta
 
 // endFinishedColdStart handles a container that is restored from its record. The parameter kernel is the list of memory
 // nodes that the kernel gives to the container now. If this list has all memory nodes of the container, the cold start
-// ended after the record was written. endFinishedColdStart then removes the cold start from c. With the cold start in c,
-// the agent would limit the container to slow memory again, and the kernel would move pages.
+// ended after the record was written. endFinishedColdStart then removes the cold start from c. With the cold start in
+// c, the agent would limit the container to slow memory again, and the kernel would move pages.
 func endFinishedColdStart(c *Container, kernel string) {
 	if c.ColdStart.Seconds > 0 && kernel == c.ColdStart.Mems {
 		c.Mems, c.ColdStart = c.ColdStart.Mems, lifecycle.ColdStart{}

@@ -82,7 +82,7 @@ func (b *recovery) checkMayOwn(cpus topology.Set, asked *lifecycle.Resources) er
 	case !asks:
 		return errors.New("under the agent's configuration the container owns no CPUs")
 	case a.count == 0:
-		return errors.New(noCPUsReason(b.p, b.p.Pod.Resources, asked).Error())
+		return noCPUsReason(b.p, b.p.Pod.Resources, asked)
 	case b.n.refusesCPUs(b.p.Pod.Namespace):
 		return errors.New("the authorization rules forbid pods of the container's namespace to own CPUs")
 	case !slices.Contains(b.possibleCPUCounts(asked), cpus.Len()) && !b.areWholeNodes(cpus):

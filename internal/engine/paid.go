@@ -203,9 +203,12 @@ func (s *placer) reportLostAllCPUs(key string, had int) {
 // they do not count. requested are the resources of the container.
 func noCPUsReason(p *Pod, sum, requested *lifecycle.Resources) error {
 	for _, r := range []*lifecycle.Resources{sum, requested} {
-		if paid := p.paidCPUs(r); paid.Known() && paid.CPUs == 0 { // sum possibly pays for CPUs although the container's own request does not
+		if paid := p.paidCPUs(r); paid.Known() && paid.CPUs == 0 { // the pod's sum can be enough although the container's request is not
 			return fmt.Errorf("a CPU %s of %s is less than one whole CPU", paid.DeterminedBy, intent.FormatMilli(paid.Milli))
 		}
+	}
+	if p.paidCPUs(sum).Known() {
+		return errors.New("the number of CPUs is not known, because the container has no CPU request")
 	}
 	return errors.New("the number of CPUs is not known, because neither the pod nor the container has a CPU request")
 }

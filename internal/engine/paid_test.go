@@ -20,6 +20,7 @@ func TestNoCPUsReason(t *testing.T) {
 		"both too small":      {cpus(500), cpus(250), "a CPU request of 0.5 is less than one whole CPU"},
 		"container too small": {cpus(2500), cpus(500), "a CPU request of 0.5 is less than one whole CPU"},
 		"pod not counted":     {nil, cpus(500), "a CPU request of 0.5 is less than one whole CPU"},
+		"container without":   {cpus(2500), &lifecycle.Resources{}, "the number of CPUs is not known, because the container has no CPU request"},
 		"no request":          {nil, &lifecycle.Resources{}, "the number of CPUs is not known, because neither the pod nor the container has a CPU request"},
 	} {
 		if got := noCPUsReason(p, tt.sum, tt.requested).Error(); got != tt.want {

@@ -185,8 +185,8 @@ type ownershipSources struct {
 }
 
 // matchesRecord reports whether three conditions are met: The usable CPUs of copyCPUs are those of recordCPUs, or
-// copyCPUs has no usable CPUs. kernelCPUs are the usable CPUs of recordCPUs, or kernelCPUs is empty. recordCPUs contains
-// all of copyCPUs.
+// copyCPUs has no usable CPUs. kernelCPUs are the usable CPUs of recordCPUs, or kernelCPUs is empty. recordCPUs
+// contains all of copyCPUs.
 func (t *ownershipSources) matchesRecord() bool {
 	was, is := t.recordCPUs.And(t.usableCPUs), t.copyCPUs.And(t.usableCPUs)
 	return (is.Empty() || is == was) && (t.kernelCPUs.Empty() || t.kernelCPUs == was) && t.recordCPUs.Contains(t.copyCPUs)

@@ -23,8 +23,7 @@ type Index struct {
 }
 
 // maxJoint limits the number of joint keys of an index. A joint key is one key that joins several keys. The limit is
-// needed because Put computes the value of each joint key for every
-// subject.
+// needed because Put computes the value of each joint key for every subject.
 const maxJoint = 16
 
 // indexedSubject is a subject of an index, with its group.

@@ -13,8 +13,8 @@ type containerQueue struct {
 	lastEvent map[string]chan struct{} // by container id; the channel is closed when the container's last event has ended
 }
 
-// enter waits until the earlier events of the event's container have ended. The caller calls leave at the end of the
-// event.
+// enter waits until the earlier events of the event's container have ended. Each event has a time limit, so the wait
+// ends. The caller calls leave at the end of the event.
 func (l *containerQueue) enter(ev *lifecycle.Event) (leave func()) {
 	if ev.Container == nil || ev.Container.ID == "" {
 		return func() {}

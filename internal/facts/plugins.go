@@ -17,8 +17,8 @@ type ResourcePlugins interface { //nolint:interfacebloat // what the conductor n
 	// Question returns the requests to plugins for a new container, or nil if the container requests no resource of a
 	// plugin. The parameter expected is true if no runtime has reported the container yet.
 	Question(pod *lifecycle.Pod, ctr *lifecycle.Container, spec *lifecycle.PodSpec, expected bool) Question
-	// ReleaseIfNotCreated releases what plugins allocated for a pod before a runtime reported the pod. If a container of the
-	// pod was created, ReleaseIfNotCreated does nothing.
+	// ReleaseIfNotCreated releases what plugins allocated for a pod before a runtime reported the pod. If a container
+	// of the pod was created, ReleaseIfNotCreated does nothing.
 	ReleaseIfNotCreated(podUID string)
 	// PreStart notifies the plugins that require a notification before a container starts.
 	PreStart(ctx context.Context, pod *lifecycle.Pod, ctr *lifecycle.Container) []lifecycle.Problem

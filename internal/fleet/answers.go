@@ -10,7 +10,8 @@ import (
 )
 
 // Status has the fields of `trimtab status -o json` that kubectl trimtab reads. Agents may be older or newer than
-// kubectl trimtab: it ignores unknown fields, and missing fields are empty.
+// kubectl trimtab: it ignores unknown fields, and missing fields are empty. The values are those of
+// internal/report/api.
 type Status struct {
 	Version     string       `json:"version"`
 	Started     time.Time    `json:"started"`

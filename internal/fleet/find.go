@@ -77,8 +77,8 @@ func (c *Cluster) Find(ctx context.Context) (FindResult, error) {
 	return FindResult{Nodes: slices.SortedFunc(maps.Values(by), func(a, b Node) int { return strings.Compare(a.Name, b.Name) }), ListNodesError: err}, nil
 }
 
-// noAgentsError returns an error with advice for a cluster in which no node has an agent's pod. labelled is the number of
-// pods with the agents' label.
+// noAgentsError returns an error with advice for a cluster in which no node has an agent's pod. labelled is the number
+// of pods with the agents' label.
 func (c *Cluster) noAgentsError(labelled int) error {
 	where := "in any namespace"
 	if c.agentNamespace != "" {

@@ -91,9 +91,9 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
-// watchAndRead adds watches for the directories that exist, removes other watches, and calls Read. It adds a watch even for
-// a directory that already has one, because the old watch reports nothing if another directory took the place of the
-// watched one.
+// watchAndRead adds watches for the directories that exist, removes other watches, and calls Read. It adds a watch even
+// for a directory that already has one, because the old watch reports nothing if another directory took the place of
+// the watched one.
 func (r *run) watchAndRead() {
 	dirs := map[string]bool{}
 	for _, dir := range r.Dirs() {

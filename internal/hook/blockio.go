@@ -24,9 +24,9 @@ func (b ByClass[T]) Of(p *intent.Pod) (of T) {
 	return of
 }
 
-// BlockIO divides disk bandwidth between pods. The pod's QoS class determines the weight of the pod, and the class of its
-// containers in the runtime's block I/O configuration. A pod can request another class. The hook also sets limits that a
-// pod requests. The limits are those of Koordinator 1.7, strategy BlkIO.
+// BlockIO divides disk bandwidth between pods. The pod's QoS class determines the weight of the pod, and the class of
+// its containers in the runtime's block I/O configuration. A pod can request another class. The hook also sets limits
+// that a pod requests. The limits are those of Koordinator 1.7, strategy BlkIO.
 type BlockIO struct {
 	Classes ByClass[string] // names of block I/O classes of the runtime's configuration
 	Weights ByClass[int]    // values for io.weight, 1 to 10000

@@ -46,7 +46,7 @@ type GPUOptions struct {
 	HAMiLibrary string `json:"hamiLibrary" check:"path or empty"`
 	// HAMiLock is the directory in which containers with a part of a GPU make the
 	// lock of HAMi-core. All containers of the node share the directory. The agent
-	// makes the directory and its parent; only root can enter the parent. HAMiLock
+	// makes the directory and its parent; only root can enter the parent. The key
 	// has no effect without hamiLibrary.
 	HAMiLock string `json:"hamiLock" default:"/var/lib/trimtab/hami/lock" check:"path"`
 	// Devices is the way in which containers get their GPUs: "env" sets

@@ -24,8 +24,8 @@ const (
 )
 
 // howGPUWasGranted returns how Kubernetes granted a GPU to the container; "" if Kubernetes did not grant the GPU. The
-// parameter name is the GPU's index or UUID. howGPUWasGranted compares whole names, because a similar name is the name of
-// another device.
+// parameter name is the GPU's index or UUID. howGPUWasGranted compares whole names, because a similar name is the name
+// of another device.
 func (in *Input) howGPUWasGranted(name string) string {
 	cdi := cdiGPU + name
 	switch {
@@ -43,9 +43,9 @@ func (in *Input) howGPUWasGranted(name string) string {
 	return in.howKubeletGranted(resourceMIG, name)
 }
 
-// howKubeletGranted returns how the kubelet granted a device to the container; "" if the kubelet did not grant the device. The
-// result names the resource of a device plugin whose granted ids have the parameter id. howKubeletGranted reads only resources
-// whose names begin with prefix.
+// howKubeletGranted returns how the kubelet granted a device to the container; "" if the kubelet did not grant the
+// device. The result names the resource with this id of a device. howKubeletGranted reads only resources whose names
+// begin with prefix.
 func (in *Input) howKubeletGranted(prefix, id string) string {
 	for _, resource := range slices.Sorted(maps.Keys(in.GrantedDevices.IDs)) {
 		if strings.HasPrefix(resource, prefix) && slices.Contains(in.GrantedDevices.IDs[resource], id) {
@@ -55,9 +55,9 @@ func (in *Input) howKubeletGranted(prefix, id string) string {
 	return ""
 }
 
-// howNodeWasGranted returns how Kubernetes granted a device node of the host to the container; "" if Kubernetes did not grant
-// it. howNodeWasGranted compares major and minor numbers, because the path in a container can be the path of any device.
-// Device nodes without numbers, as in a CRI request, do not count.
+// howNodeWasGranted returns how Kubernetes granted a device node of the host to the container; "" if Kubernetes did not
+// grant it. howNodeWasGranted compares major and minor numbers, because the path in a container can be the path of any
+// device. Device nodes without numbers, as in a CRI request, do not count.
 func (in *Input) howNodeWasGranted(nodes map[string]lifecycle.Device, path string) string {
 	host, has := nodes[path]
 	if has && host.Type != "" && slices.ContainsFunc(in.RequestedDevices.Nodes, func(d lifecycle.Device) bool {

@@ -15,7 +15,8 @@ type Info struct {
 	About  string           `json:"about"`  // a summary of what the hook sets
 	Stages []lifecycle.Kind `json:"stages"` // the runtime events to which the agent subscribes because of the hook
 	Reads  []string         `json:"reads"`  // label and annotation keys
-	// Sets are the fields that the hook sets for a container. SetsOnPod are those that it sets for the pod's own cgroup.
+	// Sets are the fields that the hook sets for a container. SetsOnPod are those that it sets for the pod's own
+	// cgroup.
 	Sets           []lifecycle.Field `json:"sets"`
 	SetsOnPod      []lifecycle.Field `json:"setsOnPod,omitempty"`
 	KernelFeatures []string          `json:"kernel,omitempty"`  // required features; "a|b" requires one of the two
@@ -216,8 +217,8 @@ func (o *Output) setFile(in *Input, key, text string, why lifecycle.Reason) {
 	o.setText(in, lifecycle.Unified, key, text, why)
 }
 
-// hasProposal reports whether a hook has already proposed a value of a field. If the field is a map, key is the key of the
-// entry; otherwise key is "".
+// hasProposal reports whether a hook has already proposed a value of a field. If the field is a map, key is the key of
+// the entry; otherwise key is "".
 func (o *Output) hasProposal(f lifecycle.Field, key string) bool {
 	return slices.ContainsFunc(o.Values, func(v lifecycle.Value) bool { return v.Field == f && v.Key == key })
 }

@@ -89,8 +89,8 @@ func validStages(names []string) ([]string, error) {
 	return names, nil
 }
 
-// compileCondition compiles the condition in the member "when". An empty condition is an error: podman would give such a
-// hook to no container.
+// compileCondition compiles the condition in the member "when". An empty condition is an error: podman would give such
+// a hook to no container.
 func compileCondition(f *hookFile) (c condition, err error) {
 	w := &f.When
 	if w.Always == nil && w.HasBindMounts == nil && len(w.PatternsByKey)+len(w.Commands) == 0 {

@@ -195,8 +195,8 @@ func (h Preemption) protectMemory(in *Input, out *Output, why lifecycle.Reason) 
 	}
 }
 
-// percentOfLimit returns the percentage of the memory limit that the runtime reports, in bytes of whole pages; 0 if there is
-// no limit.
+// percentOfLimit returns the percentage of the memory limit that the runtime reports, in bytes of whole pages; 0 if
+// there is no limit.
 func percentOfLimit(r *lifecycle.Resources, percent int) int64 {
 	if r == nil || r.Memory.Limit.V <= 0 || percent <= 0 {
 		return 0

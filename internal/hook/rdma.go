@@ -79,9 +79,9 @@ func (h RDMA) Propose(in *Input, out *Output) {
 	}
 }
 
-// howFunctionWasGranted returns how Kubernetes granted the PCI function with an address to the container; "" if it did not
-// grant it. Device plugins of network cards use PCI addresses as ids, and each plugin has its own resource names. An
-// address means the same PCI function for all plugins, so howFunctionWasGranted reads all resources.
+// howFunctionWasGranted returns how Kubernetes granted the PCI function with an address to the container; "" if it did
+// not grant it. Device plugins of network cards use PCI addresses as ids, and each plugin has its own resource names.
+// An address means the same PCI function for all plugins, so howFunctionWasGranted reads all resources.
 func (h RDMA) howFunctionWasGranted(in *Input, address string) string {
 	if by := in.howKubeletGranted("", address); by != "" {
 		return by

@@ -127,8 +127,8 @@ func CountPaidCPUs(r *lifecycle.Resources, qos QoS) PaidCPUs {
 	return PaidCPUs{DeterminedBy: "request", Milli: request, CPUs: int(request / milliOfCPU)}
 }
 
-// MilliFromShares returns the CPU request from which the kubelet computed the shares, in milli-CPUs. The result is exact,
-// because different requests above 2 milli-CPUs have different shares. For maxShares, the result is the smallest
+// MilliFromShares returns the CPU request from which the kubelet computed the shares, in milli-CPUs. The result is
+// exact, because different requests above 2 milli-CPUs have different shares. For maxShares, the result is the smallest
 // request that has these shares.
 func MilliFromShares(shares uint64) int64 {
 	if shares <= noShares {

@@ -33,8 +33,8 @@ type actors struct {
 	itemsByOwner map[string][]Item // by owner, with at most one item per field and key
 }
 
-// storeItems stores those items of a batch that an actor must apply, because the actor is registered for the field of the
-// item's value. The caller holds the lock.
+// storeItems stores those items of a batch that an actor must apply, because the actor is registered for the field of
+// the item's value. The caller holds the lock.
 func (a *actors) storeItems(batch []Item) {
 	for _, item := range batch {
 		if a.byField[item.Value.Field] == nil {

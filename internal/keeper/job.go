@@ -248,9 +248,9 @@ func isTemporary(err error) bool {
 	return slices.ContainsFunc(temporaryErrors, func(p error) bool { return errors.Is(err, p) })
 }
 
-// addFailedLists adds jobs to a batch, for the CPU and memory node lists whose last write failed with a temporary error.
-// The cgroups with these lists possibly still have CPUs that they should have lost. If a list fails again, no other
-// cgroup gets these CPUs.
+// addFailedLists adds jobs to a batch, for the CPU and memory node lists whose last write failed with a temporary
+// error. The cgroups with these lists possibly still have CPUs that they should have lost. If a list fails again, no
+// other cgroup gets these CPUs.
 func (k *Keeper) addFailedLists(jobs []*job) []*job {
 	k.mu.Lock()
 	defer k.mu.Unlock()

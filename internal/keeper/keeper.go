@@ -133,8 +133,8 @@ func (r *DeferredWrites) Apply() []Outcome {
 // do not include postponed writes. The caller must call DeferredWrites.Apply before the next decision.
 func (k *Keeper) ApplyUrgent(batch []Item) ([]Outcome, *DeferredWrites) { return k.apply(batch, true) }
 
-// RecordOnly records desired values and does not write them. It is for values that the runtime gets in the agent's answer and
-// writes itself. The cgroup may not exist yet.
+// RecordOnly records desired values and does not write them. It is for values that the runtime gets in the agent's
+// answer and writes itself. The cgroup may not exist yet.
 func (k *Keeper) RecordOnly(batch []Item) {
 	k.mu.Lock()
 	k.actors.storeItems(batch)
@@ -196,7 +196,7 @@ func (k *Keeper) rewrite(repair bool, owners ...string) []Outcome {
 }
 
 // runJobs runs the jobs that the function pick returns, all together in an order that the kernel accepts. If failed is
-// true, sync also writes the CPU and memory node lists whose last write failed with a temporary error.
+// true, runJobs also writes the CPU and memory node lists whose last write failed with a temporary error.
 func (k *Keeper) runJobs(failed bool, pick func() []*job) []Outcome {
 	var jobs []*job
 	func() {

@@ -157,8 +157,8 @@ func (p fileKey) isHidden(tree *cgroup.Tree) bool {
 	return err == nil && text == "1"
 }
 
-// needsNoRestore reports whether the file needs no restore. This is so if the present text is the original, or if the agent
-// restored the original and another program has changed the file since.
+// needsNoRestore reports whether the file needs no restore. This is so if the present text is the original, or if the
+// agent restored the original and another program has changed the file since.
 func (o *origin) needsNoRestore(at cgroup.Handle, text string) bool {
 	back, known := o.originalText()
 	switch list := o.key().isList(); {

@@ -46,7 +46,8 @@ func (p fileKey) isBandwidth() bool {
 }
 
 // isCpusetFile reports whether the setting is a file of the controller cpuset. These files separate containers from the
-// CPUs and memory nodes of other containers, so the keeper never leaves such a file to another program.
+// CPUs and memory nodes of other containers, so the keeper never leaves such a file to another program, even if
+// the CPUs in the list have no owner now: a later owner may get them.
 func (p fileKey) isCpusetFile() bool { return p.isList() || p.isPartition() }
 
 // setting returns the name of the setting for metrics: the name of the field or, for the field Unified, the name of the

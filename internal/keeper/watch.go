@@ -228,7 +228,7 @@ func (w *watchedFiles) ownersOfDifferingRows(rows []*row) (owners []string) {
 		text, err := r.handle.Read()
 		w.mu.Lock()
 		_, paused := w.nextRepair(r)
-		// differing skips a file if its cgroup was removed, because the conductor regularly checks whether cgroups
+		// The loop skips a file if its cgroup was removed, because the conductor regularly checks whether cgroups
 		// exist. It also skips a file during the pause between two repairs. It returns the owner of a file that it
 		// cannot read, and the repair then reports the error.
 		skip := err != nil && cgroup.IsNotExist(err) || !r.verified || r.cededReason != nil || paused

@@ -55,8 +55,8 @@ const (
 	accountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
-// Client is the agent's client of the API server. All services share its rate limit. They call Note to record whether
-// the server answered.
+// Client is the agent's client of the API server. All services share its rate limit. They call RecordResult to
+// record whether the server answered.
 type Client struct {
 	// Dynamic reads and writes objects of any kind.
 	Dynamic dynamic.Interface
@@ -71,7 +71,7 @@ type Client struct {
 	// Log is the agent's log.
 	Log *slog.Logger
 
-	firstListAt time.Time // the time before which Begin waits
+	firstListAt time.Time // AwaitFirstList waits until this time
 	token       *token    // explains why the server refused the agent's token
 
 	mu           sync.Mutex // guards the fields below
@@ -165,9 +165,9 @@ func namespace(configured string) string {
 	return cmp.Or(strings.TrimSpace(string(data)), "trimtab")
 }
 
-// RecordResult stores the result of a request. If the server refuses a single request, the server still counts as reached,
-// because the service that sent the request reports the refusal. If the server refuses the agent's token, every request
-// fails. So Note logs the first refusal of the token, with the possible reason.
+// RecordResult stores the result of a request. If the server refuses a single request, the server still counts as
+// reached, because the service that sent the request reports the refusal. If the server refuses the agent's token, every
+// request fails. So RecordResult logs the first refusal of the token, with the possible reason.
 func (c *Client) RecordResult(err error) {
 	err = c.token.explain(err)
 	refused := apierrors.IsUnauthorized(err)

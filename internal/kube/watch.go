@@ -17,7 +17,7 @@ type Selection struct {
 	Namespace string // "" for all namespaces
 	// Fields and Labels are a field selector and a label selector, in the syntax of kubectl; "" means all objects.
 	Fields, Labels string
-	// OnResult is called after each list or watch request, with its error or nil. Note itself may be nil.
+	// OnResult is called after each list or watch request, with its error or nil. OnResult may be nil.
 	OnResult func(error)
 }
 
@@ -95,7 +95,7 @@ func (t storeAdapter) Delete(o any) error {
 	return nil
 }
 
-// Replace calls Handler.All with the listed objects.
+// Replace calls Handler.Listed with the listed objects.
 func (t storeAdapter) Replace(all []any, _ string) error {
 	var objects []*unstructured.Unstructured
 	for _, o := range all {

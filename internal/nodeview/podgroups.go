@@ -7,7 +7,7 @@ import (
 	"github.com/trimtab/trimtab/internal/intent"
 )
 
-// PodCgroup is the cgroup of a pod, with the class and the priority that the pod has in Koordinator.
+// PodCgroup is the cgroup of a pod that has a sandbox, with the class and the priority that the pod has in Koordinator.
 type PodCgroup struct {
 	Namespace, Name, UID string
 	CgroupParent         string // as the runtime names it

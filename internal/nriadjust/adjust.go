@@ -43,7 +43,7 @@ func Adjust(s *specs.Spec, a *api.ContainerAdjustment) (unapplied []string) {
 	if r.GetRdtClass() != nil {
 		unapplied = append(unapplied, "linux.resources.rdt_class")
 	}
-	if r.GetMemory().GetKernel() != nil { // runc ignores both limits of kernel memory
+	if r.GetMemory().GetKernel() != nil { // the kernel dropped this limit in 5.16, and runc ignores it and kernel_tcp
 		unapplied = append(unapplied, "linux.resources.memory.kernel")
 	}
 	if r.GetMemory().GetKernelTcp() != nil {

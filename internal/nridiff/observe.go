@@ -69,7 +69,7 @@ func Run(ctx context.Context, o Options) error {
 			err = s.Start(ctx)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("no NRI socket at %s: check that the runtime runs with NRI enabled ('trimtab doctor' checks NRI), or name another socket with --nri-socket", o.Socket)
+			return fmt.Errorf("no NRI socket at %s: check that the runtime runs with NRI enabled ('trimtab doctor' says how), or name another socket with --nri-socket", o.Socket)
 		}
 		if err != nil {
 			return fmt.Errorf("register observer %s at %s: %w", i, o.Socket, err)

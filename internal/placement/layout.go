@@ -46,8 +46,8 @@ type Layout struct {
 	// Policy is the policy that made the layout. It is set only by policies that reuse parts of this layout for the
 	// next one.
 	Policy Policy
-	// CPUsByPart has, for each part of the node such as a NUMA node, the CPUs in this part that no container owns and that
-	// containers share. It is nil if the policy does not place containers in parts of the node.
+	// CPUsByPart has, for each part of the node such as a NUMA node, the CPUs in this part that no container owns and
+	// that containers share. It is nil if the policy does not place containers in parts of the node.
 	CPUsByPart map[PoolID]topology.Set
 }
 
@@ -193,7 +193,7 @@ func (l *Layout) sharedCPUsByPrefix(name string) topology.Set {
 // A group without owned CPUs gets the CPUs of its pool that are in AllowedCPUs and, if possible, in Near. If there are
 // none, the group gets all CPUs in AllowedCPUs that no container owns. Reserved CPUs are not among these CPUs if only
 // containers of class system may use them. If there are none again, the result ok is false, and the group gets CPUs
-// outside of AllowedCPUs.
+// without the limit AllowedCPUs.
 func (l *Layout) CPUs(s CPUGroup) (cpus topology.Set, ok bool) {
 	if s.OwnsAndShares() {
 		return l.limitThreads(s, s.Owned.Union(limitedTo(l.CPUsByPart[s.PoolID], s.AllowedCPUs))), true

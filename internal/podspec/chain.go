@@ -41,8 +41,8 @@ type SpecSource interface {
 	Close() error
 }
 
-// DelayedSource is a source that the chain does not use before Begin has returned. During this time, a source with a
-// higher priority may answer. As long as that source answers, the chain does not use the DelayedSource.
+// DelayedSource is a source that the chain does not use before AwaitStart has returned. During this time, a source with
+// a higher priority may answer. As long as that source answers, the chain does not use the DelayedSource.
 type DelayedSource interface {
 	// AwaitStart blocks until the chain may use the source, or ctx ends.
 	AwaitStart(ctx context.Context)

@@ -228,8 +228,8 @@ func (g *Grants) ask(ctx context.Context) error {
 	return nil
 }
 
-// unreadNamesError returns an error with the number of pods that cannot be read, and the reason for the first of them. It
-// returns nil if all pods can be read.
+// unreadNamesError returns an error with the number of pods that cannot be read, and the reason for the first of them.
+// It returns nil if all pods can be read.
 func unreadNamesError(unread map[podName]error) error {
 	var all []UnreadPod
 	for _, err := range unread {
@@ -243,7 +243,8 @@ func unreadNamesError(unread map[podName]error) error {
 // because the kubelet no longer has them.
 //
 // The answer has names, but no UIDs. If two pods had the same name one after the other, the grants are those of the
-// later pod. If wanted has two pods with the same name, neither of them gets grants.
+// later pod. If wanted has two pods with the same name, neither of them gets grants until a later request is about
+// only one of them.
 //
 // For a pod that cannot be read, the known grants stay in use, and the agent requests the pod again. If an unreadable
 // pod has no name, this applies to all pods that the answer lacks.

@@ -59,7 +59,7 @@ type intentChange struct {
 	class       intent.Class
 	pool        string
 	numa        *intent.NUMABinding
-	unlessAsked bool // the rule changes nothing if the pod or an earlier rule requests class, pool or numa
+	unlessAsked bool // the rule changes none of these if the pod or an earlier rule requests class, pool or numa
 }
 
 // isEmpty reports whether the rule changes no request.
@@ -136,8 +136,8 @@ func (c *compiler) compileRule(o RuleOptions) *rule {
 	return r
 }
 
-// compileMatch compiles the condition of a rule. It also reports whether the condition uses only the pod. If the condition
-// must not use the container, podOnly is the reason; otherwise podOnly is "".
+// compileMatch compiles the condition of a rule. It also reports whether the condition uses only the pod. If the
+// condition must not use the container, podOnly is the reason; otherwise podOnly is "".
 func (c *compiler) compileMatch(text, podOnly string) (*expression, bool) {
 	if strings.TrimSpace(text) == "" {
 		c.addProblem(".match", `is missing, want an expression; "true" matches every container`)

@@ -9,7 +9,7 @@ import (
 )
 
 // applyAdjustment applies an adjustment to the container's spec. Of CDI devices, block I/O classes and RDT classes, it
-// stores only the names. It returns an error for a seccomp policy.
+// stores only the names, because the embedded runtime does not resolve them. It returns an error for a seccomp policy.
 func (c *container) applyAdjustment(a *api.ContainerAdjustment) error {
 	if a == nil {
 		return nil

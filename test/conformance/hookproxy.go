@@ -162,7 +162,8 @@ func union(a, b map[string]string) map[string]string {
 	return out
 }
 
-// mergeRequest merges a kubelet's request q into the stored resources r. It ignores values that are not set in q.
+// mergeRequest merges a kubelet's request q into the stored resources r. It ignores values of q that are 0 or empty, and
+// negative values except the CPU quota.
 func mergeRequest(r *hooks.LinuxContainerResources, q *v1.LinuxContainerResources) {
 	more := &hooks.LinuxContainerResources{
 		CpuPeriod: max(q.CpuPeriod, 0), CpuShares: max(q.CpuShares, 0), CpuQuota: q.CpuQuota, MemoryLimitInBytes: max(q.MemoryLimitInBytes, 0),

@@ -61,7 +61,7 @@ func (t *Text) String() string {
 	return t.b.String()
 }
 
-// AddJSON adds a line with a name and a value as AddJSON.
+// AddJSON adds a line with a name and a value as JSON.
 func (t *Text) AddJSON(name string, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {

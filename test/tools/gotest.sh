@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of a module with the race detector, but for deploy/pack and for the packages of the main module that
-# are named.
+# Runs the tests of a module with the race detector, but for the packages of the main module that are named.
 #
 #   test/tools/gotest.sh MODULE_FOLDER "PACKAGE_WITHOUT_RACE..." [ARGUMENT_OF_GO_TEST...]
 set -uo pipefail
@@ -8,7 +7,6 @@ module=$1
 read -r -a without <<<"$2"
 shift 2
 cd "$module" || exit 1
-[ "$module" != deploy/pack ] || exec go test -shuffle=on -timeout 40m "$@" ./... # it has no goroutines of the agent
 [ "$module" = . ] || exec go test -race -shuffle=on -timeout 40m "$@" ./...
 status=0
 mapfile -t raced < <(go list ./... | grep -vxFf <(go list "${without[@]}"))

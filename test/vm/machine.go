@@ -27,7 +27,7 @@ const (
 type Guest struct {
 	Topology Topology // the default is Flat
 	Kernel   string   // a series: 6.1 (the default) or 6.12
-	CgroupV1 bool     // cgroup v1 has all controllers; only with kernel 6.1, because later kernels are built without cgroup v1
+	CgroupV1 bool     // cgroup v1 has all controllers; only with kernel 6.1, because later kernels lack some of them
 	Systemd  bool     // systemd as the first process, instead of busybox
 	Stage    Stage    // what runs in the guest when Start returns it to the test; the default is Bare
 }

@@ -28,8 +28,8 @@ type Need struct {
 	Name   string `json:"name"`
 	For    string `json:"for"`    // the condition under which the agent needs the thing: a key of Needs.When
 	Reason string `json:"reason"` // why the agent needs the thing
-	// MessageWithout is a part of the message that users see if the node does not give the agent the thing. Shown is the test
-	// that checks this message: the directory of a package and a test's name, such as "test/vm/hooks TestNeeds".
+	// MessageWithout is a part of the message that users see if the node does not give the agent the thing. Test is the
+	// test that checks this message: the directory of a package and a test's name, such as "test/vm/hooks TestNeeds".
 	MessageWithout string `json:"without"`
 	Test           string `json:"shown"`
 }

@@ -39,8 +39,8 @@ func Panels() []struct {
 	}
 }
 
-// statPanel returns a panel that shows one number: the result of the PromQL expression expr. The number is red if it is the
-// parameter bad or higher. If bad is 0, the number is never red.
+// statPanel returns a panel that shows one number: the result of the PromQL expression expr. The number is red if it is
+// the parameter bad or higher. If bad is 0, the number is never red.
 func statPanel(title, about, expr string, bad float64) Panel {
 	return Panel{Title: title, About: about, Kind: "stat", Unit: "short", Width: 4, RedFrom: bad, Queries: []Query{{expr, ""}}}
 }

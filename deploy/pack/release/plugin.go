@@ -15,8 +15,8 @@ import (
 // pluginName is the file name of the kubectl plugin.
 const pluginName = "kubectl-trimtab"
 
-// writePluginArchives packs the kubectl plugin for each system that has a directory OS-ARCH in dir. It writes the archives
-// to directory out. The plugin must have the same version as the agent's program p.
+// writePluginArchives packs the kubectl plugin for each system that has a directory OS-ARCH in dir. It writes the
+// archives to directory out. The plugin must have the same version as the agent's program p.
 func writePluginArchives(root, out, dir string, p program.Program) error {
 	found, err := filepath.Glob(filepath.Join(dir, "*-*", pluginName))
 	if err != nil {

@@ -75,7 +75,7 @@ type ctr struct {
 	startReported bool       // StartContainer was reported
 	ended         bool       // StopContainer was reported
 
-	// session.copies guards these fields. copySeen has the resources that the runtime stores, as the session last read
+	// session.copiesMu guards these fields. copySeen has the resources that the runtime stores, as the session last read
 	// or updated them. copyWritten has the values that the session last sent to the runtime.
 	copySeen, copyWritten storedCopy
 	resourcesInStatus     bool // the container's non-verbose status contains its resources
@@ -160,7 +160,7 @@ func (s *session) processHints(p *pod) {
 const maxAttempts = 5
 
 // check does the checks of one pod. It repeats a failed request to the runtime at most maxAttempts times. After that it
-// reports the pod or container with only the fields of the runtime's list.
+// reports the pod or container with only the fields of the runtime's list. The next comparison of lists asks again.
 func (s *session) check(p *pod, h pendingChecks) {
 	unfinished, err := s.checkPod(p, h)
 	switch {

@@ -43,7 +43,7 @@ type session struct {
 	watcher      cgroup.Watcher
 	dirs         *dirWatcher         // only synchronise uses it, and later only serve, so it needs no lock
 	podDirs      chan string         // cgroup directories of reported pods, which serve must watch
-	slots        *semaphore.Weighted // cgroup directories of reported pods; the goroutine of serve must watch them
+	slots        *semaphore.Weighted // one for each pod that is being checked
 	index        index
 	startWatcher startWatcher
 	finishOnce   sync.Once

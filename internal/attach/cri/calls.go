@@ -51,8 +51,8 @@ var handledCalls = map[string]handledCall{
 	"RemoveContainer":           {ends: true, decideFunc: decode(endContainer[*cri.RemoveContainerRequest](lifecycle.RemoveContainer))},
 }
 
-// decode returns a function for handledCall.hook. It decodes a request and passes it to call. A malformed request is
-// forwarded unchanged, because the runtime itself refuses it.
+// decode returns a function for handledCall.decideFunc. It decodes a request and passes it to call. A malformed request
+// is forwarded unchanged, because the runtime itself refuses it.
 func decode[M any, P interface {
 	*M
 	proto.Message

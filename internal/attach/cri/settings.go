@@ -19,7 +19,7 @@ type (
 	container    = lifecycle.Container
 )
 
-// fieldRow says how a decided value of one field is put into the CRI's requests. It is one row of the table settings.
+// fieldRow says how a decided value of one field is put into the CRI's requests. It is one row of fieldTable.
 type fieldRow struct {
 	field lifecycle.Field
 	proto string // the field of the CRI; a final "." stands for all fields below it
@@ -131,7 +131,7 @@ func resourcesOf(c *criContainer) *criResources {
 	return c.Linux.Resources
 }
 
-// setOOMScore sets oom_score_adj. It is a function setting.create.
+// setOOMScore sets oom_score_adj. It is a function for fieldRow.create.
 func setOOMScore(c *criContainer, v lifecycle.Value) bool {
 	if v.Int < -1000 || v.Int > 1000 {
 		return false
@@ -140,7 +140,7 @@ func setOOMScore(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
-// setHugepages sets the limit for huge pages of one size. It is a function setting.create.
+// setHugepages sets the limit for huge pages of one size. It is a function for fieldRow.create.
 func setHugepages(c *criContainer, v lifecycle.Value) bool {
 	if v.Key == "" || v.Int < 0 {
 		return false
@@ -156,7 +156,7 @@ func setHugepages(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
-// addEnv sets or removes an environment variable. It is a function setting.create.
+// addEnv sets or removes an environment variable. It is a function for fieldRow.create.
 func addEnv(c *criContainer, v lifecycle.Value) bool {
 	if v.Key == "" || strings.Contains(v.Key, "=") {
 		return false
@@ -175,7 +175,7 @@ func addEnv(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
-// addMount adds a bind mount, or replaces the mount with the same destination. It is a function setting.create.
+// addMount adds a bind mount, or replaces the mount with the same destination. It is a function for fieldRow.create.
 func addMount(c *criContainer, v lifecycle.Value) bool {
 	m := v.Mount
 	if m == nil || m.Destination == "" || m.Source == "" || m.Type != "" && m.Type != "bind" {
@@ -192,7 +192,7 @@ func addMount(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
-// addDevice adds a device node, or replaces the one at the same path. It is a function setting.create.
+// addDevice adds a device node, or replaces the one at the same path. It is a function for fieldRow.create.
 func addDevice(c *criContainer, v lifecycle.Value) bool {
 	if v.Device == nil || v.Device.Path == "" {
 		return false
@@ -203,7 +203,7 @@ func addDevice(c *criContainer, v lifecycle.Value) bool {
 	return true
 }
 
-// addCDI adds a CDI device. It is a function setting.create.
+// addCDI adds a CDI device. It is a function for fieldRow.create.
 func addCDI(c *criContainer, v lifecycle.Value) bool {
 	if v.Key == "" {
 		return false

@@ -130,7 +130,7 @@ func (r *configDecoder) readStrings(b []byte, into ...stringField) error {
 	})
 }
 
-// addPair reads an entry of a protobuf map, and adds the entry to the Go map that the parameter into points to.
+// addPair reads an entry of a protobuf map, and adds the entry to the Go map into.
 func (r *configDecoder) addPair(into map[string]string, b []byte) error {
 	var key, value string
 	err := r.readStrings(b, stringField{1, &key}, stringField{2, &value})

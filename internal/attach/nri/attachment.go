@@ -50,7 +50,7 @@ type Options struct {
 	// FailRequest asks the runtime to fail a request that the agent does not answer in time, instead of continuing
 	// without the agent. Runtimes with an NRI release before 0.12.4 ignore FailRequest.
 	FailRequest bool
-	// UnchangedCalls are the calls that the configuration option disabledStages lists. The agent changes nothing in the
+	// UnchangedCalls are the calls that the configuration key nri.disabledStages lists. The agent changes nothing in the
 	// answers to these calls.
 	UnchangedCalls []runtimes.Call
 	// OnConfigure is called with the configuration that the runtime stores for a launched plugin, if the runtime has

@@ -6,8 +6,8 @@ import (
 	"github.com/trimtab/trimtab/internal/lifecycle"
 )
 
-// FieldRow describes one field of NRI's messages, for the docs: the lifecycle field to which the NRI field is converted, the
-// NRI release that added the NRI field, and whether answers set it.
+// FieldRow describes one field of NRI's messages, for the docs: the lifecycle field to which the NRI field is
+// converted, the NRI release that added the NRI field, and whether answers set it.
 type FieldRow struct {
 	Proto      string // e.g. Container.linux.resources.cpu.shares
 	Lifecycle  string // e.g. Container.Resources.CPU.Shares; empty if the field is not converted
@@ -18,8 +18,8 @@ type FieldRow struct {
 	Note       string // a remark, or why the field is not converted
 }
 
-// conversionRow is one row of a conversion table. It says how a field of the NRI message type P is converted to a field of the
-// lifecycle type L. If convert is nil, the field is not converted, and the note says why.
+// conversionRow is one row of a conversion table. It says how a field of the NRI message type P is converted to a field
+// of the lifecycle type L. If convert is nil, the field is not converted, and the note says why.
 type conversionRow[P, L any] struct {
 	proto      string // field name; [] marks a list, {} a map
 	lifecycle  string // the name of the field of L; empty if P's field is a message whose fields become fields of L
@@ -29,8 +29,8 @@ type conversionRow[P, L any] struct {
 	note       string
 }
 
-// conversionTable converts the NRI message type P to the lifecycle type L. The result does not copy the maps and lists of strings
-// of the message, but shares them, because no other code uses a message after its conversion.
+// conversionTable converts the NRI message type P to the lifecycle type L. The result does not copy the maps and lists
+// of strings of the message, but shares them, because no other code uses a message after its conversion.
 type conversionTable[P, L any] []conversionRow[P, L]
 
 // nestedTable is a conversion table of any message type.
@@ -124,8 +124,8 @@ func (t *conversionTable[P, L]) describe(parent FieldRow, seen map[nestedTable]s
 	return rows
 }
 
-// FieldRows lists every field of the messages that a runtime sends about pods and containers, in the order of the protocol.
-// It is for the docs.
+// FieldRows lists every field of the messages that a runtime sends about pods and containers, in the order of the
+// protocol. It is for the docs.
 func FieldRows() []FieldRow {
 	seen := map[nestedTable]string{}
 	rows := containerTable.describe(FieldRow{Proto: "Container", Lifecycle: "Container"}, seen)

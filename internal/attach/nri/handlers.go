@@ -273,8 +273,8 @@ func (s *session) handle(ctx context.Context, ev lifecycle.Event) (ans conductor
 	return ans, refusal
 }
 
-// toUpdates converts settings of existing containers to one update for each container, because the runtime would report a
-// second update of a container as a conflict. It drops and logs settings in two cases: the runtime has not sent the
+// toUpdates converts settings of existing containers to one update for each container, because the runtime would report
+// a second update of a container as a conflict. It drops and logs settings in two cases: the runtime has not sent the
 // container's id yet, or the container's id is the parameter except.
 func (s *session) toUpdates(op logkey.ID, what []conductor.Settings, except string, ignoreFailure bool) []*api.ContainerUpdate {
 	var out []*api.ContainerUpdate

@@ -23,8 +23,8 @@ const enableNRIAdvice = "start the runtime, or switch NRI on in its configuratio
 // missingSocketWarning stores when the attachment last warned of the missing socket. Only one goroutine uses it.
 type missingSocketWarning struct{ lastWarning time.Time }
 
-// shouldWarn reports whether the attachment should log the warning now: at the first call, and then once in each warnInterval.
-// If it returns true, it stores the time now.
+// shouldWarn reports whether the attachment should log the warning now: at the first call, and then once in each
+// warnInterval. If it returns true, it stores the time now.
 func (m *missingSocketWarning) shouldWarn(now time.Time) bool {
 	if !m.lastWarning.IsZero() && now.Sub(m.lastWarning) < warnInterval {
 		return false

@@ -58,8 +58,8 @@ func (p peer) capabilities() conductor.Capabilities {
 func (p peer) piggybacks() bool { return p.name == "containerd" || p.name == EmbeddedRuntime }
 
 // carries reports whether an answer to an event of this kind can set the field. The answer to CreateContainer can set
-// every field that NRI's answers have (the table in settings.go) and that the runtime applies. The answer to UpdateContainer
-// can set only resources. Answers to other events can set no field.
+// every field that NRI's answers have (the table in settings.go) and that the runtime applies. The answer to
+// UpdateContainer can set only resources. Answers to other events can set no field.
 func (p peer) carries(kind lifecycle.Kind, f lifecycle.Field) bool {
 	s := settableByField[f]
 	if s == nil {

@@ -13,9 +13,10 @@ import (
 	"github.com/trimtab/trimtab/internal/runtimes"
 )
 
-// settableField is one row of the table of fields that NRI's answers can set: the field, and a function that puts a value of
-// this field into the answer. This function is resource for a field of resources, and create for another field. The
-// function returns false for a value that NRI cannot express. The attachment logs such a value and does not send it.
+// settableField is one row of the table of fields that NRI's answers can set: the field, and a function that puts a
+// value of this field into the answer. This function is resource for a field of resources, and create for another
+// field. The function returns false for a value that NRI cannot express. The attachment logs such a value and does not
+// send it.
 type settableField struct {
 	field lifecycle.Field
 	proto string // the field of NRI's Container that the row sets
@@ -30,9 +31,9 @@ type settableField struct {
 	adjustOnlySince string
 }
 
-// settableFields is the table of all fields that NRI's answers can set. The function capabilities reads the table. A plugin
-// cannot override a resource of one value, such as CPU shares, that an earlier plugin has set: the runtime then refuses
-// the creation.
+// settableFields is the table of all fields that NRI's answers can set. The attachment's capabilities follow from it. A
+// plugin cannot override a resource of one value, such as CPU shares, that an earlier plugin has set: the runtime then
+// refuses the creation.
 var settableFields = append(resourceFields, processFields...)
 
 // resourceFields are the rows for resources, environment variables, mounts, devices, classes, annotations and the
@@ -101,7 +102,7 @@ var resourceFields = []settableField{
 	},
 }
 
-// settableByField has the rows of this table by field.
+// settableByField has the rows of settableFields by field.
 var settableByField = func() map[lifecycle.Field]*settableField {
 	m := make(map[lifecycle.Field]*settableField, len(settableFields))
 	for i := range settableFields {
@@ -110,9 +111,9 @@ var settableByField = func() map[lifecycle.Field]*settableField {
 	return m
 }()
 
-// toAdjustment converts values to an adjustment of the container that the runtime creates. It returns nil if no value can
-// be set; the agent then changes nothing in the container. It also returns the values that NRI or the runtime does not
-// support. The parameter had is the container in the runtime's request.
+// toAdjustment converts values to an adjustment of the container that the runtime creates. It returns nil if no value
+// can be set; the agent then changes nothing in the container. It also returns the values that NRI or the runtime does
+// not support. The parameter had is the container in the runtime's request.
 func (p peer) toAdjustment(values []lifecycle.Value, had *api.Container) (*api.ContainerAdjustment, []lifecycle.Value) {
 	r := &api.LinuxResources{}
 	a := &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: r}}
@@ -183,8 +184,8 @@ func creationTextSetter(set func(a *api.ContainerAdjustment, name string)) func(
 // with -, because this prefix marks a removal in NRI.
 func isUsableKey(key string) bool { return key != "" && !strings.HasPrefix(key, "-") }
 
-// addEnv sets an environment variable. Like all functions of this kind, it returns false if NRI cannot express the value
-// v. The parameter had is the container in the runtime's request.
+// addEnv sets an environment variable. Like all functions of this kind, it returns false if NRI cannot express the
+// value v. The parameter had is the container in the runtime's request.
 func addEnv(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
 	if v.Remove || !isUsableKey(v.Key) || strings.Contains(v.Key, "=") {
 		return false // runtimes drop the removal of a variable if no new value follows

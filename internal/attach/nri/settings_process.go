@@ -70,7 +70,8 @@ func setIOPriority(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Val
 	return true
 }
 
-// setScheduler sets the CPU scheduling. It returns false if the value is not valid, or if NRI does not know a name in it.
+// setScheduler sets the CPU scheduling. It returns false if the value is not valid, or if NRI does not know a name in
+// it.
 func setScheduler(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	s, ok := lifecycle.ParseScheduler(v.Text)
 	policy, known := api.LinuxSchedulerPolicy_value[s.Policy]
@@ -85,7 +86,8 @@ func setScheduler(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Valu
 	return true
 }
 
-// setMemoryPolicy sets the memory policy. It returns false if the value is not valid, or if NRI does not know a name in it.
+// setMemoryPolicy sets the memory policy. It returns false if the value is not valid, or if NRI does not know a name in
+// it.
 func setMemoryPolicy(a *api.ContainerAdjustment, _ *api.Container, v lifecycle.Value) bool {
 	m, ok := lifecycle.ParseMemoryPolicy(v.Text)
 	mode, known := api.MpolMode_value[m.Mode]
@@ -118,8 +120,8 @@ func setSysctl(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value
 	return true
 }
 
-// addNetDevice moves the network interface v.Key of the host into the container, with the name v.Text. It returns false if
-// the container has no network namespace of its own.
+// addNetDevice moves the network interface v.Key of the host into the container, with the name v.Text. It returns false
+// if the container has no network namespace of its own.
 func addNetDevice(a *api.ContainerAdjustment, had *api.Container, v lifecycle.Value) bool {
 	if !isUsableKey(v.Key) || v.Text == "" || !ownsNamespace(had, "network") {
 		return false

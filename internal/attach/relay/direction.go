@@ -79,8 +79,8 @@ func (d *direction) writeInstead(b []byte) error {
 	return d.flush()
 }
 
-// handleSetting handles one setting in a SETTINGS frame, and returns the value that the relay forwards. Two settings limit
-// the header tables and the frames that the receiver of the SETTINGS frame may send. The method setting notes these
+// handleSetting handles one setting in a SETTINGS frame, and returns the value that the relay forwards. Two settings
+// limit the header tables and the frames that the receiver of the SETTINGS frame may send. handleSetting notes these
 // two limits, so that the relay can read what the receiver sends.
 func (d *direction) handleSetting(id http2.SettingID, v uint32) uint32 {
 	switch v = limitSetting(id, v); id {

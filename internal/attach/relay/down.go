@@ -53,8 +53,8 @@ func (d *toCaller) handleFrame(f *frame) error {
 	return nil
 }
 
-// handleData handles a DATA frame. If the frame belongs to a held call, data stores the bytes of the answer that are in the
-// frame.
+// handleData handles a DATA frame. If the frame belongs to a held call, handleData stores the bytes of the answer that
+// are in the frame.
 func (d *toCaller) handleData(f *frame) error {
 	d.c.mu.Lock()
 	if f.hasFlag(http2.FlagDataEndStream) {
@@ -78,7 +78,8 @@ func (d *toCaller) handleData(f *frame) error {
 	return nil
 }
 
-// handleHeaders decodes a header block. If the block ends a held call, headers reads the status of the call from the block.
+// handleHeaders decodes a header block. If the block ends a held call, handleHeaders reads the status of the call from
+// the block.
 func (d *toCaller) handleHeaders(f *frame) error {
 	single := f.beginsBlock() && f.hasFlag(http2.FlagHeadersEndHeaders)
 	first, fragment, raw, err := d.blocks.gather(f)
@@ -129,8 +130,8 @@ func (d *toCaller) handleHeaders(f *frame) error {
 	return d.writeInstead(raw)
 }
 
-// handleSettings applies the backend's settings and forwards them. It does not forward an acknowledgement of a SETTINGS frame
-// that the relay itself sent.
+// handleSettings applies the backend's settings and forwards them. It does not forward an acknowledgement of a SETTINGS
+// frame that the relay itself sent.
 func (d *toCaller) handleSettings(f *frame) error {
 	if f.hasFlag(http2.FlagSettingsAck) {
 		return d.handleSettingsAck(f)
@@ -161,8 +162,8 @@ func (d *toCaller) handleSettings(f *frame) error {
 	return nil
 }
 
-// handleSettingsAck handles the backend's acknowledgement of a SETTINGS frame. If the relay itself sent the SETTINGS frame,
-// handleSettingsAck sends the caller the refusal of the call for which the relay sent the frame.
+// handleSettingsAck handles the backend's acknowledgement of a SETTINGS frame. If the relay itself sent the SETTINGS
+// frame, handleSettingsAck sends the caller the refusal of the call for which the relay sent the frame.
 func (d *toCaller) handleSettingsAck(f *frame) error {
 	d.c.mu.Lock()
 	var k *call
@@ -195,9 +196,9 @@ func (d *toCaller) handleSettingsAck(f *frame) error {
 	return d.writeInstead(trailers)
 }
 
-// handleWindowUpdate handles the backend's WINDOW_UPDATE, and enlarges the window of the caller. If the relay itself has sent bytes
-// to the backend, the caller's window grows by less than the frame says. If the relay has dropped bytes of the caller,
-// the caller's window grows by more.
+// handleWindowUpdate handles the backend's WINDOW_UPDATE, and enlarges the window of the caller. If the relay itself
+// has sent bytes to the backend, the caller's window grows by less than the frame says. If the relay has dropped bytes
+// of the caller, the caller's window grows by more.
 func (d *toCaller) handleWindowUpdate(f *frame) error {
 	n, err := f.word()
 	if err != nil {

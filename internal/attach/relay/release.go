@@ -83,8 +83,8 @@ func (c *Conn) sendFrame(k *call) bool {
 }
 
 // refuse refuses a held call. The relay has already forwarded the headers of the call, so it resets the stream at the
-// backend and then sends a SETTINGS frame. When the backend acknowledges this frame, handleSettingsAck answers the call. If
-// the backend's own answer arrives before that, the backend's answer counts.
+// backend and then sends a SETTINGS frame. When the backend acknowledges this frame, handleSettingsAck answers the
+// call. If the backend's own answer arrives before that, the backend's answer counts.
 func (c *Conn) refuse(k *call, v Verdict) {
 	c.backend.mu.Lock()
 	defer c.backend.mu.Unlock()

@@ -61,8 +61,8 @@ func (u *toBackend) dropsAfterGoAway(f *frame) bool {
 	return true
 }
 
-// handleSettings applies the caller's settings and forwards them. It adds an element for the frame to unackedSettings. When
-// the backend acknowledges the frame, the relay then forwards the acknowledgement to the caller.
+// handleSettings applies the caller's settings and forwards them. It adds an element for the frame to unackedSettings.
+// When the backend acknowledges the frame, the relay then forwards the acknowledgement to the caller.
 func (u *toBackend) handleSettings(f *frame) error {
 	if f.hasFlag(http2.FlagSettingsAck) {
 		u.addPending(f)

@@ -52,7 +52,8 @@ type Capabilities struct {
 // not, the agent's checkpoint file stores the record.
 func (c *Capabilities) CarriesRecords() bool { return c.Create.Has(lifecycle.Annotation) }
 
-// WhyNotSent returns the reason why the agent does not send a value to the runtime with a call; "" if it sends the value.
+// WhyNotSent returns the reason why the agent does not send a value to the runtime with a call; "" if it sends the
+// value.
 func (c *Capabilities) WhyNotSent(call runtimes.Call, v lifecycle.Value) (why string) {
 	if c.WhyNotAccepted == nil {
 		return ""

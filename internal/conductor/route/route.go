@@ -248,8 +248,8 @@ func CopiedFields() []lifecycle.Field { return copiedFields[:] }
 // IsCopied reports whether the agent keeps a field's value up to date in the runtime's stored copy.
 func IsCopied(f lifecycle.Field) bool { return slices.Contains(copiedFields[:], f) }
 
-// CanWriteToKernel reports whether the agent can write a field to the kernel itself: to a cgroup file or a resctrl group, or
-// with a system call (core scheduling).
+// CanWriteToKernel reports whether the agent can write a field to the kernel itself: to a cgroup file or a resctrl
+// group, or with a system call (core scheduling).
 func CanWriteToKernel(f lifecycle.Field) bool {
 	switch f {
 	case lifecycle.Unified, lifecycle.Hugepages, lifecycle.IOLimit,
@@ -259,8 +259,8 @@ func CanWriteToKernel(f lifecycle.Field) bool {
 	return IsCopied(f)
 }
 
-// CanSetOnProcess reports whether the agent can set a field on the processes of an existing container. The agent sets such a
-// field once, if the container's creation cannot hold the field.
+// CanSetOnProcess reports whether the agent can set a field on the processes of an existing container. The agent sets
+// such a field once, if the container's creation cannot hold the field.
 func CanSetOnProcess(f lifecycle.Field) bool {
 	switch f {
 	case lifecycle.ProcessLimit, lifecycle.ProcessIO, lifecycle.ProcessSched:

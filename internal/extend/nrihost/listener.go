@@ -114,7 +114,8 @@ func (d *pluginListener) open() error {
 	return nil
 }
 
-// accept accepts clients until the listener is closed, and connects each client to the NRI library on its own goroutine.
+// accept accepts clients until the listener is closed, and connects each client to the NRI library on its own
+// goroutine.
 func (d *pluginListener) accept() {
 	for {
 		c, err := d.listener.Accept()

@@ -60,8 +60,8 @@ func (m *Manager) noteCreated(req *api.ResourceRequest) {
 	m.wake()
 }
 
-// ReleaseIfNotCreated releases the resources that plugins allocated for a pod before the pod's creation. It does nothing if
-// a container of the pod was created.
+// ReleaseIfNotCreated releases the resources that plugins allocated for a pod before the pod's creation. It does
+// nothing if a container of the pod was created.
 func (m *Manager) ReleaseIfNotCreated(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

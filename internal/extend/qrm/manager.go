@@ -158,8 +158,8 @@ func (m *Manager) Run(ctx context.Context) error {
 // registration is what the manager knows about a plugin from the plugin's registration.
 type registration struct {
 	resource, socket, version string
-	// foundInDirectory means that the manager found the plugin's socket in a watched directory. The manager records when such a
-	// socket disappears.
+	// foundInDirectory means that the manager found the plugin's socket in a watched directory. The manager records
+	// when such a socket disappears.
 	foundInDirectory bool
 	options          options
 	hasOptions       bool // options is set; otherwise the manager must ask the plugin for its options

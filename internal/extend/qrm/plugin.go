@@ -77,7 +77,7 @@ type plugin struct {
 	mu                   sync.Mutex // guards all below
 	calls                uint64     // all calls that were made
 	failed               uint64     // the calls that failed
-	lastErr              string     // the error of the last call; "" if it had none
+	lastErr              string     // the error of the last failed call; "" after a call without an error
 	socketRemoved        bool       // the plugin's socket was removed
 	breaker              breaker.Breaker
 	allocationsRequested bool            // the manager has requested the plugin's allocations

@@ -119,9 +119,9 @@ func requestOf(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.Contai
 	}
 }
 
-// containerTypeAndIndex returns the type of a container. It also returns the container's index in initContainers, containers or
-// ephemeralContainers of the pod's spec. The protocol has no type for init containers with restartPolicy Always, so
-// they have the type SIDECAR.
+// containerTypeAndIndex returns the type of a container. It also returns the container's index in initContainers,
+// containers or ephemeralContainers of the pod's spec. The protocol has no type for init containers with restartPolicy
+// Always, so they have the type SIDECAR.
 func containerTypeAndIndex(pod *lifecycle.Pod, spec *lifecycle.PodSpec, ctr lifecycle.ContainerSpec) (kind api.ContainerType, index uint64) {
 	first := ""
 	for _, c := range spec.Containers {
@@ -263,7 +263,7 @@ func convertHints(list []*api.TopologyHint) []lifecycle.NUMAHint {
 	return out
 }
 
-// maxNodes limits the number of NUMA nodes in a hint. An id of a NUMA node is less than maxNodes.
+// maxNodes limits the number of NUMA nodes in a hint or an amount. In an amount, it also limits the ids of NUMA nodes.
 const maxNodes = 1024
 
 // Refusal is the error for a container that is refused because it cannot get a resource.

@@ -43,8 +43,8 @@ type State struct {
 type Timing struct {
 	// Poll is how often the keeper reads the state.
 	Poll time.Duration
-	// MaxStartWait limits the random wait before the first write. Change limits the random wait before each later write.
-	// The waits prevent a thousand nodes from writing at the same time.
+	// MaxStartWait limits the random wait before the first write. MaxChangeWait limits the random wait before each later
+	// write. The waits prevent a thousand nodes from writing at the same time.
 	MaxStartWait, MaxChangeWait time.Duration
 	// Heartbeat is how often the keeper writes the condition if it does not change.
 	Heartbeat time.Duration

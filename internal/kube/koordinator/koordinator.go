@@ -224,7 +224,7 @@ func intValue(o map[string]any, key string, fallback int64) int64 {
 }
 
 // NodeLayer returns a layer with the values of a Node's annotations and labels, and false if none of them sets a key of
-// Trimtab. The list has Koordinator's annotations that have no effect in Trimtab, with the reasons.
+// Trimtab. The list has Koordinator's annotations that have no effect in Trimtab, some with the reason.
 func NodeLayer(name string, labels, annotations map[string]string) (config.Layer, bool, []string) {
 	k, source := configKeys{}, "Node "+name
 	var unknown []string

@@ -36,7 +36,8 @@ type Report struct {
 	// Key is a field, such as zones or status.topologyZone. If another program owns this field, the publisher does not
 	// write the object.
 	Key string
-	// HasStatusSubresource means that the CRD has the subresource status. The publisher then writes the field status with it.
+	// HasStatusSubresource means that the CRD has the subresource status. The publisher then writes the field status
+	// with it.
 	HasStatusSubresource bool
 	// NewerField is a field that an older API version of the object lacks. If a program updates the object in the older
 	// version, the API server removes the field. "" means that there is no such field.
@@ -44,9 +45,9 @@ type Report struct {
 	// Make returns the annotations and the top-level fields of the object. If there is a field metadata, the publisher
 	// uses only its labels.
 	Make func() (annotations map[string]string, fields map[string]any)
-	// The publisher calls Read with the object each time it has read the object. Read may be nil.
+	// OnRead is called with the object each time the publisher has read it. OnRead may be nil.
 	OnRead func(*unstructured.Unstructured)
-	// The publisher calls Node with the labels of the Node, before the first call of Make and then every CheckInterval.
+	// OnNodeLabels is called with the labels of the Node, before the first call of Make and then every CheckInterval.
 	// OnNodeLabels may be nil.
 	OnNodeLabels func(labels map[string]string)
 	// Note returns which data the object should have and lacks, and why; "" if it lacks nothing. Note may be nil.
@@ -75,8 +76,8 @@ type Pace struct {
 const (
 	debounce       = 200 * time.Millisecond // the shortest pause after a change, because changes come in groups
 	requestTimeout = 30 * time.Second       // the time limit for the requests of one reconcile
-	// recomputeInterval is how often the publisher calls Make without a notification, because some changes have none, such as
-	// those of a device plugin. The publisher sends a request only if the result is new.
+	// recomputeInterval is how often the publisher calls Make without a notification, because some changes have none,
+	// such as those of a device plugin. The publisher sends a request only if the result is new.
 	recomputeInterval = time.Minute
 )
 
@@ -194,13 +195,15 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, wakes bo
 		return p.pace.Retry, false
 	}
 	if p.lastWrite != nil {
-		p.lastWrite.live = nil // the next write must not check the resourceVersion: the object was read just now, and forgetVersions has possibly changed it
+		// The next write must not check the resourceVersion: the object was read just now, and forgetVersions has
+		// possibly changed it.
+		p.lastWrite.live = nil
 	}
 	next, wakes, _ = p.apply(ctx, object, desired)
 	return next, wakes
 }
 
-// findNode reads the Node: its UID for the object's owner reference, and its labels for Report.Node.
+// findNode reads the Node: its UID for the object's owner reference, and its labels for Report.OnNodeLabels.
 func (p *Publisher) findNode(ctx context.Context) error {
 	node, err := p.client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).Get(ctx, p.client.Node, metav1.GetOptions{})
 	p.client.RecordResult(err)

@@ -72,7 +72,8 @@ func (e *NodeSetError) Error() string {
 		formatCount(w.N, "CPU"), how, e.AvailableCPUs, formatCount(e.Nodes, "NUMA node"), e.MaxOnNode)
 }
 
-// ChooseNodeSet chooses NUMA nodes for a request. It returns their ids, ascending, and the reasons. The error is a *NodeSetError.
+// ChooseNodeSet chooses NUMA nodes for a request. It returns their ids, ascending, and the reasons. The error is a
+// *NodeSetError.
 func (t *Tree) ChooseNodeSet(w NodeSetRequest) (ids []int, why []Reason, err error) {
 	buffers, _ := t.scratchPool.Get().(*scratch)
 	if buffers == nil {

@@ -222,9 +222,9 @@ func (p *picker) farPenalty(core int) int {
 	return 0
 }
 
-// passNumber returns the pass (see passes) in which a core or CPU is taken. Cores with CPUs in p.near come before the others, for which
-// the parameter far is true. Among the former, and among the latter, the cores with the fewest CPUs in Request.Shared
-// come first. The parameter sharing is the number of these CPUs.
+// passNumber returns the pass (see passes) in which a core or CPU is taken. The parameter far is true for cores without
+// CPUs in p.near; these cores come last. Otherwise, the cores with the fewest CPUs in Request.Shared come first. The
+// parameter sharing is the number of these CPUs.
 func (p *picker) passNumber(far bool, sharing int) (pass int) {
 	if far && p.nearCount != nil {
 		pass = p.passes() / 2

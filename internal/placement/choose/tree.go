@@ -108,7 +108,7 @@ func (t *Tree) add(cpus topology.Set, level topology.Level, parent int, isCoreKi
 			g.inner = level
 			continue
 		}
-		if level == g.outer { // only the root and a group of one kind of cores are divided at their outermost level: this level does not count as a level of the group
+		if level == g.outer { // only for the root or a group of one kind of cores; the level then does not belong to the group
 			g.inner = level - 1
 		}
 		for _, s := range sets {

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// applyNumeric is Katalyst's policy. The resources in Options.AlignedResources get the same set of nodes, and at least one
-// of these resources prefers this set. The sets of all resources form a chain: each set contains the next. numeric
-// takes the chain in which the most resources outside of AlignedResources get a preferred hint. Of equal chains, it
-// takes the one with fewer nodes, then the one with the lower Masks. Katalyst compares only resources that are
-// neighbours in its list, so its result depends on their order. numeric counts all preferred hints, so the order does
-// not matter.
+// applyNumeric applies Katalyst's policy numeric. The resources in Options.AlignedResources get the same set of nodes,
+// and at least one of these resources prefers this set. The sets of all resources form a chain: each set contains the
+// next. applyNumeric takes the chain in which the most resources outside of AlignedResources get a preferred hint. Of
+// equal chains, it takes the one with fewer nodes, then the one with the lower Masks. Katalyst compares only resources
+// that are neighbours in its list, so its result depends on their order. applyNumeric counts all preferred hints, so the
+// order does not matter.
 func (s *search) applyNumeric(resources []Resource) Result {
 	c := chains{search: s, choices: make([]Hint, len(resources))}
 	for i, r := range resources {
@@ -33,7 +33,7 @@ func (s *search) applyNumeric(resources []Resource) Result {
 	return out
 }
 
-// smallSetSize is the largest size of the sets that numeric tries first. Most results have no larger set.
+// smallSetSize is the largest size of the sets that applyNumeric tries first. Most results have no larger set.
 const smallSetSize = 2
 
 // chooseSmall tries only sets of up to smallSetSize nodes. It returns false if it finds no choice, or if larger sets

@@ -1,7 +1,7 @@
 package numahints
 
-// applySingleNode applies the policy single-numa-node. It uses only preferred hints with one node, and preferred hints for which
-// the nodes do not matter.
+// applySingleNode applies the policy single-numa-node. It uses only preferred hints with one node, and preferred hints
+// for which the nodes do not matter.
 func (s *search) applySingleNode(resources []Resource) Result {
 	lists := make([][]Hint, 0, len(resources))
 	for _, r := range resources {

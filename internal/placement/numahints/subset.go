@@ -30,7 +30,7 @@ func (s *search) bestSubset(target int, outer Mask, counts []*Counts) (m Mask, o
 	return outer, true // the hint with all nodes is possible for each of the counts
 }
 
-// bestSubsetOfSize does the same as subset, but only for sets with size nodes. It returns 0 if there is no such set.
+// bestSubsetOfSize does the same as bestSubset, but only for sets with size nodes. It returns 0 if there is no such set.
 func (s *search) bestSubsetOfSize(size int, outer Mask, counts []*Counts) (best Mask) {
 	nodes := outer.Indices()
 	if size > len(nodes) || size < 1 {
@@ -73,7 +73,7 @@ func expandBits(set uint64, nodes []int) (m Mask) {
 	return m
 }
 
-// maxAssign is the largest number of steps in one call of reachable.
+// maxAssign is the largest number of steps in one call of isIntersection.
 const maxAssign = 4096
 
 // isIntersection reports whether m is the intersection of the mask outer and one hint of each element of counts. A hint can

@@ -50,9 +50,9 @@ func (p *Policy) chooseNodesAndCPUs(v placement.View, s placement.Subject, w cho
 	return chosen.CPUs, append(why, chosen.Why...), err
 }
 
-// chooseNodesWithReserve chooses NUMA nodes. q.Reserve has the free CPUs that pools need on the nodes to which these pools are
-// bound. If possible, chooseNodesWithReserve leaves as many CPUs free as the pools need. But it does not choose more nodes
-// than without q.Reserve: the CPUs of pools can change later, whereas a container keeps the CPUs that it owns.
+// chooseNodesWithReserve chooses NUMA nodes. q.Reserve has the free CPUs that pools need on the nodes to which these
+// pools are bound. If possible, chooseNodesWithReserve leaves as many CPUs free as the pools need. But it does not choose
+// more nodes than without q.Reserve: the CPUs of pools can change later, whereas a container keeps the CPUs that it owns.
 func (p *Policy) chooseNodesWithReserve(q choose.NodeSetRequest) (ids []int, why []choose.Reason, err error) {
 	ids, why, err = p.Tree.ChooseNodeSet(q)
 	if len(q.Reserve) == 0 || err == nil && len(ids) == 1 {

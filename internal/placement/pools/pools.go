@@ -58,8 +58,8 @@ const (
 )
 
 // Terms returns the terms of the policy for a container: above all, whether the container owns CPUs. A container of
-// class dedicated does. A container without a class does if it requests a whole number of CPUs, and p.Whole allows this
-// for the QoS class of its pod.
+// class dedicated does. A container without a class does if it requests a whole number of CPUs, and p.WholeCPUs allows
+// this for the QoS class of its pod.
 func (p *Policy) Terms(_ *topology.Machine, s placement.Subject) placement.Terms {
 	in := s.Intent
 	t := placement.Terms{

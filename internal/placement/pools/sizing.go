@@ -181,7 +181,7 @@ func (s *Sizing) shareUnused(l *placement.Layout, hasSmallPools bool) {
 // isSmallPool reports whether a pool is small: its containers together request less than one CPU. The parameter milli
 // is the sum of these requests in milli-CPUs. A small pool uses the CPUs of the default pool, and the default pool is
 // sized as if its own containers made these requests. A pool therefore gets no CPUs of its own only because it has a
-// name or is bound to nodes. A pool with an exclusive node is never a small pool: it has all CPUs of its node.
+// name or is bound to nodes. A pool with an exclusive node is never a small pool; it needs its own authorization.
 func isSmallPool(w placement.PoolID, milli int64) bool {
 	return w != placement.PoolID{} && !w.ExclusiveNode && milli < milliOfCPU
 }

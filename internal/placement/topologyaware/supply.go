@@ -19,15 +19,15 @@ type partSupply struct {
 	sharable       topology.Set
 	requestedMilli int64
 	members        int
-	// ownableCount is how many CPUs of the part a new owner can get. Then enough CPUs are still left for the containers that
-	// share CPUs in this part, in each smaller part in it, and in each larger part that contains it.
+	// ownableCount is how many CPUs of the part a new owner can get. Then enough CPUs are still left for the containers
+	// that share CPUs in this part, in each smaller part in it, and in each larger part that contains it.
 	ownableCount int
 	// leftMilli is the CPU time in milli-CPUs that a new container can still request. It is limited by the CPU time
 	// that is left in this part and in each part that contains this part.
 	leftMilli int64
 }
 
-// supply computes the supply of all parts for a layout. It does not set the field ownable; countOwnable does.
+// supply computes the supply of all parts for a layout. countOwnable sets the field ownableCount later.
 func (p *Policy) supply(l *placement.Layout) supply {
 	s := make(supply, len(p.tree))
 	for i := range p.tree {
@@ -50,7 +50,7 @@ func (p *Policy) supply(l *placement.Layout) supply {
 	return s
 }
 
-// countOwnable sets the field ownable of each part. A container can get only CPUs in the set free.
+// countOwnable sets the field ownableCount of each part. A container can get only CPUs in the set free.
 func (p *Policy) countOwnable(s supply, free topology.Set) {
 	for i := range s {
 		s[i].ownableCount = min(s[i].spareCount(), p.ownCPUs(i).And(free).Len()+p.sumOfChildren(i, func(child int) int { return s[child].ownableCount }))

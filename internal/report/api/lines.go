@@ -112,8 +112,9 @@ func textLines(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == '\n' })
 }
 
-// addSourceLines adds a line for each attachment, for each source of pod specs, and for the source of the kubelet's CPUs.
-// It also adds a line for each enabled hook that takes no effect, or of which it is unknown whether it takes effect.
+// addSourceLines adds a line for each attachment, for each source of pod specs, and for the source of the kubelet's
+// CPUs. It also adds a line for each enabled hook that takes no effect, or of which it is unknown whether it takes
+// effect.
 func (n *Node) addSourceLines(line addLine) {
 	for _, a := range n.Attachments {
 		line("attachment", a.Text(), Info)

@@ -8,7 +8,8 @@ type Usage struct {
 	Containers []ContainerUse `json:"containers"`
 }
 
-// ContainerUse is how much CPU time a container has used since its start, and how much it was throttled or waited.
+// ContainerUse is how much CPU time a container has used since its start, how often it was throttled, and how much it
+// waits for CPUs.
 type ContainerUse struct {
 	ID        string `json:"id"`
 	Pod       string `json:"pod"` // namespace/name

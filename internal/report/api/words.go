@@ -63,7 +63,8 @@ type Node struct {
 	Cluster    *Cluster    `json:"cluster,omitempty"`
 	Containers []Container `json:"containers"`
 	// Contested are files that other programs changed after the agent wrote them. First are the files that the agent
-	// repairs less often, then the files that it no longer writes, then the others.
+	// repairs less often, then the files that it no longer writes, then the others. In each of these groups, the most
+	// often repaired file is first.
 	Contested []Contested `json:"contested,omitempty"`
 	// WithoutCgroup are running containers that have no cgroup in the tree at cgroup.root.
 	WithoutCgroup []string `json:"withoutCgroup,omitempty"`
@@ -324,7 +325,7 @@ type MissingReason string
 // The kinds of reasons. The field Note of a Value explains the reason in a sentence.
 const (
 	NotYet        MissingReason = "not yet"        // the cgroup does not exist yet, or the agent is writing the value
-	NoCgroup      MissingReason = "no cgroup"      // the container runs, and its cgroup does not exist
+	NoCgroup      MissingReason = "no cgroup"      // the container runs, but its cgroup is not in the tree at cgroup.root
 	NotCarried    MissingReason = "not carried"    // the attachment cannot set the value
 	Ceded         MissingReason = "ceded"          // nri.cede leaves the field to another plugin
 	CreateOnly    MissingReason = "create only"    // the container was created without the value

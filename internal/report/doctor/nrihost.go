@@ -10,7 +10,7 @@ import (
 // checkNRIHost reports the plugins of the agent's NRI host, and the fields that each plugin sets.
 func checkNRIHost(c Check, agent *api.Node) Check {
 	if agent == nil || agent.NRIHost == nil {
-		return c.unknown("start the agent: trimtab agent", "no agent runs that could report its plugins")
+		return c.unknown("start the agent: trimtab agent", "no agent runs that could report the plugins of its NRI host")
 	}
 	h := agent.NRIHost
 	if h.Flow == "" {

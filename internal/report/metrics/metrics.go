@@ -15,8 +15,8 @@ import (
 // Build has the labels of trimtab_build_info.
 type Build struct{ Version, Commit, Go string }
 
-// KnownLabelValues has the label values that are known in advance. The series with these label values exist from the start with
-// the value 0, so that Prometheus sees the first count as an increase.
+// KnownLabelValues has the label values that are known in advance. The series with these label values exist from the
+// start with the value 0, so that Prometheus sees the first count as an increase.
 type KnownLabelValues struct {
 	Hooks         []string // the names of hooks
 	RefusedKinds  []string // the kinds of refused requests
@@ -149,8 +149,8 @@ func (m *Metrics) add(f Family, c prometheus.Collector) {
 	m.registry.MustRegister(c)
 }
 
-// AddStateMetrics adds the metrics whose values are read from summary at each request of the page. The caller must call Watch
-// once, before the page is served.
+// AddStateMetrics adds the metrics whose values are read from summary at each request of the page. The caller must call
+// it once, before the page is served.
 func (m *Metrics) AddStateMetrics(summary func() api.Summary) {
 	m.registry.MustRegister(&stateCollector{summary: summary, kernelResults: m.kernelResults})
 }
@@ -187,7 +187,7 @@ func (m *Metrics) HookServerCall(server, result string, took time.Duration) {
 	m.hookServerCalls.count(took, []string{server}, result)
 }
 
-// PluginCall counts a call to an NRI plugin that is connected to the agent.
+// PluginCall counts a request to a plugin of the NRI host.
 func (m *Metrics) PluginCall(plugin, event, result string, took time.Duration) {
 	m.nriPluginCalls.count(took, []string{plugin}, event, result)
 }

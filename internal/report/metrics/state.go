@@ -44,7 +44,7 @@ var stateMetrics = []struct {
 	{Family{"trimtab_last_sync_timestamp_seconds", gauge, nil,
 		"When the agent last read the list of the runtime's containers, in seconds since the epoch; 0 for never.", ""}, singleValue(func(n pageState) float64 { return epochSeconds(n.LastSync) })},
 	{Family{"trimtab_unapplied_values", gauge, []string{"reason"},
-		"Decided values that are not in force now.", "reason: `not yet` (the cgroup does not exist yet, or the agent is writing the value), `no cgroup` (the container runs, but its cgroup does not exist), `not carried` (the attachment cannot set the value), `ceded` (`nri.cede` leaves the field to another plugin), `create only` (the container was created without the value), `bad cgroup` (the agent does not know the cgroup's path), `kernel refused`, `left alone` (another program keeps writing the file), `differs` (mode observe: the node has another value), `not compared` (mode observe: no file shows the value)"}, func(n pageState, put addValue) {
+		"Decided values that are not in force now.", "reason: `not yet` (the cgroup does not exist yet, or the agent is writing the value), `no cgroup` (the container runs, but its cgroup is not in the tree at cgroup.root), `not carried` (the attachment cannot set the value), `ceded` (`nri.cede` leaves the field to another plugin), `create only` (the container was created without the value), `bad cgroup` (the agent does not know the cgroup's path), `kernel refused`, `left alone` (another program keeps writing the file), `differs` (mode observe: the node has another value), `not compared` (mode observe: no file shows the value)"}, func(n pageState, put addValue) {
 		for _, why := range api.MissingReasons() {
 			put(float64(n.Unapplied[why]), string(why))
 		}

@@ -58,7 +58,7 @@ type Node struct {
 	// HugePages are the huge page sizes that the kernel supports: 2MB, 1GB or both.
 	HugePages []string `json:"hugePages,omitempty"`
 	// CDI has the qualified names of the devices that the runtime can inject by the Container Device Interface. The
-	// runtime refuses a container that requests another CDI device.
+	// runtime refuses a container that requests another device.
 	CDI []string `json:"cdi,omitempty"`
 	// Disks has the device numbers of disks by name.
 	Disks map[string]string `json:"disks,omitempty"`
@@ -211,7 +211,7 @@ type Pod struct {
 	// does not report the pod at /pods.
 	Spec json.RawMessage `json:"spec,omitempty"`
 	// PodResources has the grants of the kubelet's CPU, memory and device managers, by container name. The kubelet
-	// reports these grants by its PodResources API. If left out, the PodResources API does not report the pod.
+	// reports these grants by its API for pod resources. If left out, this API does not report the pod.
 	PodResources map[string]Static `json:"podResources,omitempty"`
 }
 
@@ -320,7 +320,7 @@ type Want struct {
 	Mounts map[string]string `json:"mounts,omitempty"`
 	// Devices are the paths of device nodes that the container must have. The container may have other device nodes.
 	Devices []string `json:"devices,omitempty"`
-	// CDI has the names of CDI devices that the container must have. The container may have other CDI devices.
+	// CDI has the names of CDI devices that the container must have. The container may have others.
 	CDI []string `json:"cdi,omitempty"`
 	// NoDevices is set if the container must have neither device nodes nor CDI devices.
 	NoDevices bool `json:"noDevices,omitempty"`

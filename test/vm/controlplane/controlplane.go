@@ -150,7 +150,7 @@ func (p *Plane) Wait(what string, done func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			p.t.Fatalf("%s: still not true after %s: %v", what, patience, err)
+			p.t.Fatalf("%s: waited %s in vain: %v", what, patience, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

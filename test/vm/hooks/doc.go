@@ -4,7 +4,7 @@
 // not use the agent's engine or attachments.
 //
 // Each run plays the scenario tour.yaml of test/scenarios, which has a pod of each kind, through NRI and through the
-// CRI proxy. It also plays a tenth of all other scenarios: those that were played longest ago (turns.txt). With
-// TRIMTAB_SOAK, it plays all scenarios on every virtual machine. The attachments take turns: the next virtual machine
-// uses the next attachment.
+// CRI proxy. All other scenarios have a turn for each virtual machine, with one attachment. Of these turns, a run plays a
+// tenth: those that were played longest ago (turns.txt). With TRIMTAB_SOAK, it plays all scenarios on every virtual
+// machine. The attachments take turns: the next virtual machine uses the next attachment.
 package hooks

@@ -1,5 +1,5 @@
-// Package wire is the HTTP protocol between the test on the host and the test's helper program in the virtual machine.
-// Comments call this program the agent in the guest:
+// Package wire is the HTTP protocol between the test on the host and the helper program (test/vm/guest) in the virtual
+// machine. It has these requests:
 //
 //	GET  /ready                           the guest is up
 //	POST /exec                            runs a Command; the answer is a Result
@@ -12,7 +12,7 @@ package wire
 
 import "time"
 
-// Port is the port of the agent in the guest.
+// Port is the TCP port of the helper program in the guest.
 const Port = 7000
 
 // Upgrade is the protocol to which a /dial request upgrades its HTTP connection.
@@ -21,7 +21,7 @@ const Upgrade = "stream"
 // Command is a program to run in the guest.
 type Command struct {
 	Argv    []string
-	Env     []string // added to the environment of the agent in the guest
+	Env     []string // added to the environment of the helper program
 	Dir     string   // the working directory of the program
 	Stdin   []byte
 	Timeout time.Duration // 0 means two minutes
